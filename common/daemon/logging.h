@@ -1,0 +1,29 @@
+// Logging: spdlog, one event a line, with the process's identity in each.
+//
+//   InitLogging({.process = "worker-0", .file = run_dir + "/logs/worker-0.log"});
+//   spdlog::info("joined {} as incarnation {}", address, incarnation);
+//
+// Never log payloads. Call spdlog's functions directly after InitLogging.
+
+#ifndef RIVULET_COMMON_DAEMON_LOGGING_H_
+#define RIVULET_COMMON_DAEMON_LOGGING_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace rivulet {
+
+struct LoggingOptions {
+  std::string process;         // "worker-0", "shard-1", "controller", "rivulet"
+  std::string level = "info";  // debug | info | warning | error
+  std::string file;            // empty: standard error only
+  bool stderr_too = true;
+};
+
+// Once a process, before threads are started.
+absl::Status InitLogging(const LoggingOptions& options);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_COMMON_DAEMON_LOGGING_H_

@@ -1,0 +1,77 @@
+// Frames: the bytes in which compressed tensors travel. compression/README.md
+// gives the format to the byte. A frame holds parts of several tensors
+// ("segments", numbered by the receiver's table) and ends in a CRC32C.
+//
+//   FrameEncoder encoder;
+//   encoder.Add(segment_id, compressed, begin, end);
+//   std::string bytes = encoder.Finish();
+//
+//   RV_ASSIGN_OR_RETURN(auto updates, DecodeFrames(bytes, segment_sizes));
+//   for (const SegmentUpdate& u : updates) u.AddTo(scale, segment(u.segment));
+
+#ifndef RIVULET_COMPRESSION_FRAME_H_
+#define RIVULET_COMPRESSION_FRAME_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "compression/compressed_tensor.h"
+
+namespace rivulet {
+
+inline constexpr uint8_t kFrameVersion = 1;
+
+// Thread-compatible.
+class FrameEncoder {
+ public:
+  FrameEncoder();
+
+  // Adds elements [begin, end) of `tensor` as segment `segment`. Segments are
+  // added in any order, each at most once a frame. For a dense 8- or 16-bit
+  // tensor `begin` is a multiple of kQuantizationBlock. Picks the smaller of
+  // Rice-coded gaps and a bitmap for the positions by exact size.
+  void Add(uint32_t segment, const CompressedTensor& tensor, int64_t begin,
+           int64_t end);
+  // Adds raw values that replace the receiver's.
+  void AddExact(uint32_t segment, absl::Span<const float> values);
+
+  bool empty() const;
+  int64_t size_bytes() const;  // what Finish would return, so far
+  // The finished frame; the encoder is empty again.
+  std::string Finish();
+
+ private:
+  std::string body_;
+  uint32_t segments_ = 0;
+};
+
+// One segment's part of a frame, decoded.
+struct SegmentUpdate {
+  enum class Mode { kAddSparse, kAddDense, kReplace };
+  uint32_t segment = 0;
+  Mode mode = Mode::kAddSparse;
+  std::vector<uint32_t> positions;  // kAddSparse: strictly increasing, in range
+  std::vector<float> values;        // all finite
+
+  // target[p] += scale * value (kAdd*). `target` is the whole segment.
+  void AddTo(float scale, absl::Span<float> target) const;
+  // Adds with scale 1, or replaces. Use for v̂.
+  void ApplyTo(absl::Span<float> target) const;
+};
+
+// Decodes a concatenation of whole frames. `segment_sizes` is the receiver's
+// table. Everything is checked before anything is returned: DataLoss for a bad
+// checksum or a cut frame, InvalidArgument for a malformed one, OutOfRange for a
+// segment or position beyond the table, Unimplemented for another version. Costs
+// no more memory or time than the bytes and the table allow, whatever they hold.
+absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
+    absl::string_view bytes, absl::Span<const int64_t> segment_sizes);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_COMPRESSION_FRAME_H_

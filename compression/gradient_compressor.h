@@ -1,0 +1,91 @@
+// The sender's side of Deep Gradient Compression for one tensor (Lin et al.,
+// ICLR 2018, algorithm 1 with momentum correction and factor masking): momentum
+// u and residual v, selection, quantization, error feedback.
+//
+//   RV_ASSIGN_OR_RETURN(auto c, GradientCompressor::Create(n, options));
+//   CompressedTensor sent;
+//   absl::Status status = c->Compress(gradient, plan, &sent);   // pending
+//   status.ok() ? c->Commit() : c->Rollback();
+//
+// With m the momentum and g the gradient, a step does
+//   plain:    u <- m u + g;    v <- v + u
+//   Nesterov: u <- m (u + g);  v <- v + u + g
+//   none:     v <- v + g
+// then sends q = Q(s) at the selected positions, where s = v + c m/(1-m) u, and
+// keeps v <- s - decoded(q), u <- 0 there. With c = 0 this is DGC. In a tensor
+// sent denser than `mask_max_density` u is left alone and s = v.
+//
+// Exact algebra: at positions that are sent, v_after + decoded == s in the sense
+// v_after = fl(s - decoded); elsewhere v is untouched.
+//
+// Thread-compatible.
+
+#ifndef RIVULET_COMPRESSION_GRADIENT_COMPRESSOR_H_
+#define RIVULET_COMPRESSION_GRADIENT_COMPRESSOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compression/compressed_tensor.h"
+#include "compression/plan.h"
+#include "compression/selector.h"
+
+namespace rivulet {
+
+enum class MomentumForm { kNone, kPlain, kNesterov };
+
+struct GradientCompressorOptions {
+  double momentum = 0.9;  // [0, 1)
+  MomentumForm form = MomentumForm::kNesterov;
+  bool mask = true;               // clear u where something was sent
+  double compensation = 0.0;      // c above, [0, 1]
+  double mask_max_density = 0.02; // above it u is never masked
+
+  absl::Status Validate() const;
+};
+
+class GradientCompressor {
+ public:
+  // `size` >= 1 elements, at most 2^32 - 1 (positions have 32 bits).
+  static absl::StatusOr<std::unique_ptr<GradientCompressor>> Create(
+      int64_t size, const GradientCompressorOptions& options);
+
+  // One step. `gradient` has size() elements. On success the new state is
+  // pending until Commit or Rollback. A gradient that is not finite is
+  // InvalidArgument, nothing enters u or v, and nothing is pending.
+  absl::Status Compress(absl::Span<const float> gradient,
+                        const TensorPlan& plan, CompressedTensor* out);
+  // Makes the pending step the state.
+  void Commit();
+  // Forgets the pending step: u, v and the threshold are bit for bit as before.
+  void Rollback();
+
+  // Returns a push that was refused for good to the residual, as decoded.
+  // Nothing may be pending.
+  void AddBack(const CompressedTensor& sent);
+
+  int64_t size() const;
+  // State, for checkpoints and reports. Nothing may be pending.
+  absl::Span<float> momentum();
+  absl::Span<float> residual();
+  SelectorState selector_state() const;
+  void set_selector_state(const SelectorState& state);
+
+ private:
+  struct State;
+  explicit GradientCompressor(std::unique_ptr<State> state);
+
+ public:
+  ~GradientCompressor();
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_COMPRESSION_GRADIENT_COMPRESSOR_H_
