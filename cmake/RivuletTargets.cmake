@@ -9,7 +9,7 @@
 include(GoogleTest)
 
 function(_rivulet_common target)
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/config)
   target_compile_options(${target} PRIVATE ${RIVULET_WARNINGS})
 endfunction()
 

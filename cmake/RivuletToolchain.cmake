@@ -36,3 +36,9 @@ if(RIVULET_SANITIZE)
     add_compile_definitions(RIVULET_TSAN=1)
   endif()
 endif()
+
+if(RIVULET_FUZZ)
+  # Coverage in all code under test, not only in the fuzzers' own sources.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()

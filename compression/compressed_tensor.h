@@ -5,6 +5,7 @@
 #ifndef RIVULET_COMPRESSION_COMPRESSED_TENSOR_H_
 #define RIVULET_COMPRESSION_COMPRESSED_TENSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -30,7 +31,12 @@ struct CompressedTensor {
     return dense ? size : static_cast<int64_t>(positions.size());
   }
   // Value number i as the receiver sees it (i counts sent values).
-  float Decode(int64_t i) const;
+  float Decode(int64_t i) const {
+    if (value_bits == 32) return values[static_cast<size_t>(i)];
+    const int64_t block = dense ? i / kQuantizationBlock : 0;
+    return static_cast<float>(levels[static_cast<size_t>(i)]) *
+           steps[static_cast<size_t>(block)];
+  }
 };
 
 }  // namespace rivulet

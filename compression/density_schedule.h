@@ -12,11 +12,11 @@
 namespace rivulet {
 
 struct DensityScheduleOptions {
-  double density = 0.001;        // after warm-up, (0, 1]
-  int64_t warmup_steps = 0;      // 0: no ladder
-  double warmup_start = 0.25;    // first rung
-  double warmup_cap = 1.0;       // no rung is above it
-  int warmup_rungs = 4;          // rungs before the target, geometric
+  double density = 0.001;      // after warm-up, (0, 1]
+  int64_t warmup_steps = 0;    // 0: no ladder
+  double warmup_start = 0.25;  // first rung
+  double warmup_cap = 1.0;     // no rung is above it
+  int warmup_rungs = 4;        // rungs before the target, geometric
   int64_t total_steps = 0;
 
   // Refuses values out of range, and a density below 10 / total_steps: an entry

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,23 +32,30 @@ class FrameEncoder {
  public:
   FrameEncoder();
 
-  // Adds elements [begin, end) of `tensor` as segment `segment`. Segments are
-  // added in any order, each at most once a frame. For a dense 8- or 16-bit
-  // tensor `begin` is a multiple of kQuantizationBlock. Picks the smaller of
-  // Rice-coded gaps and a bitmap for the positions by exact size.
+  // Adds elements [begin, end) of `tensor` as segment `segment`, whose size at
+  // the receiver is end - begin. Segments are added in any order (ascending is
+  // smallest), each at most once a frame. For a dense 8- or 16-bit tensor
+  // `begin` is a multiple of kQuantizationBlock. Picks the smaller of
+  // Rice-coded gaps and a bitmap for the positions by exact size. A part in
+  // which nothing was selected adds nothing: the receiver sees no update of
+  // that segment.
   void Add(uint32_t segment, const CompressedTensor& tensor, int64_t begin,
            int64_t end);
-  // Adds raw values that replace the receiver's.
+  // Adds raw values (finite, at least one) that replace the receiver's.
   void AddExact(uint32_t segment, absl::Span<const float> values);
 
-  bool empty() const;
+  bool empty() const;          // no segment has been added
   int64_t size_bytes() const;  // what Finish would return, so far
-  // The finished frame; the encoder is empty again.
+  // The finished frame; the encoder is empty again. Without segments it is a
+  // valid frame of six bytes.
   std::string Finish();
 
  private:
+  void AppendSegmentNumber(uint32_t segment);
+
   std::string body_;
-  uint32_t segments_ = 0;
+  uint32_t next_segment_ = 0;  // the number that costs one zero byte
+  std::unordered_set<uint32_t> added_;
 };
 
 // One segment's part of a frame, decoded.
@@ -66,9 +74,10 @@ struct SegmentUpdate {
 
 // Decodes a concatenation of whole frames. `segment_sizes` is the receiver's
 // table. Everything is checked before anything is returned: DataLoss for a bad
-// checksum or a cut frame, InvalidArgument for a malformed one, OutOfRange for a
-// segment or position beyond the table, Unimplemented for another version. Costs
-// no more memory or time than the bytes and the table allow, whatever they hold.
+// checksum or a cut frame, InvalidArgument for a malformed one, OutOfRange for
+// a segment or position beyond the table, Unimplemented for another version.
+// Costs no more memory or time than the bytes and the table allow, whatever
+// they hold.
 absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
     absl::string_view bytes, absl::Span<const int64_t> segment_sizes);
 

@@ -13,10 +13,11 @@
 //   none:     v <- v + g
 // then sends q = Q(s) at the selected positions, where s = v + c m/(1-m) u, and
 // keeps v <- s - decoded(q), u <- 0 there. With c = 0 this is DGC. In a tensor
-// sent denser than `mask_max_density` u is left alone and s = v.
+// sent denser than `mask_max_density` u is left alone and s = v; so it is when
+// `mask` is off.
 //
-// Exact algebra: at positions that are sent, v_after + decoded == s in the sense
-// v_after = fl(s - decoded); elsewhere v is untouched.
+// Exact algebra: at positions that are sent, v_after + decoded == s in the
+// sense v_after = fl(s - decoded); elsewhere v is untouched.
 //
 // Thread-compatible.
 
@@ -41,10 +42,11 @@ enum class MomentumForm { kNone, kPlain, kNesterov };
 struct GradientCompressorOptions {
   double momentum = 0.9;  // [0, 1)
   MomentumForm form = MomentumForm::kNesterov;
-  bool mask = true;               // clear u where something was sent
-  double compensation = 0.0;      // c above, [0, 1]
-  double mask_max_density = 0.02; // above it u is never masked
+  bool mask = true;                // clear u where something was sent
+  double compensation = 0.0;       // c above, [0, 1]; needs `mask`
+  double mask_max_density = 0.02;  // [0, 1]; above it u is never masked
 
+  // InvalidArgument naming the value that is out of range.
   absl::Status Validate() const;
 };
 
@@ -54,9 +56,11 @@ class GradientCompressor {
   static absl::StatusOr<std::unique_ptr<GradientCompressor>> Create(
       int64_t size, const GradientCompressorOptions& options);
 
-  // One step. `gradient` has size() elements. On success the new state is
-  // pending until Commit or Rollback. A gradient that is not finite is
-  // InvalidArgument, nothing enters u or v, and nothing is pending.
+  // One step. `gradient` has size() elements; nothing may be pending. On
+  // success *out is overwritten and the new state is pending until Commit or
+  // Rollback. InvalidArgument for a gradient that is not finite (or so large
+  // that the residual would not be), and for a plan out of range: then nothing
+  // enters u or v, and nothing is pending.
   absl::Status Compress(absl::Span<const float> gradient,
                         const TensorPlan& plan, CompressedTensor* out);
   // Makes the pending step the state.
@@ -69,7 +73,9 @@ class GradientCompressor {
   void AddBack(const CompressedTensor& sent);
 
   int64_t size() const;
-  // State, for checkpoints and reports. Nothing may be pending.
+  // State, for checkpoints and reports: size() elements each; the momentum of
+  // MomentumForm::kNone is all zero and unused. Nothing may be pending. The
+  // spans are valid until the next Compress.
   absl::Span<float> momentum();
   absl::Span<float> residual();
   SelectorState selector_state() const;

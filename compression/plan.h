@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace rivulet {
 
 struct TensorPlan {
@@ -14,6 +16,9 @@ struct TensorPlan {
   double density = 1.0;
   // Bits of a value, sign included: 8, 16 or 32.
   int value_bits = 32;
+
+  // InvalidArgument naming the value that is out of range.
+  absl::Status Validate() const;
 
   bool dense() const { return density >= 1.0; }
   friend bool operator==(const TensorPlan&, const TensorPlan&) = default;

@@ -1,9 +1,22 @@
-// Which elements of a tensor are sent: the ceil(density * n) largest magnitudes,
-// found by an absolute threshold that is reused from step to step, corrected by
-// the measured count and refreshed from a histogram. Small tensors (below
-// kExactBelow elements) are selected exactly, lowest position first among ties.
-// The count is capped at kCap times the target and trimmed by raising the
-// threshold, never by position. An empty selection is legal.
+// Which elements of a tensor are sent: the ceil(density * n) largest
+// magnitudes, found by an absolute threshold that is reused from step to step.
+//
+// A threshold admits candidates, a few more than the target k (the aim,
+// k + 2 sqrt(k), so that a step's fluctuation seldom leaves fewer than k). They
+// are trimmed to k by raising the threshold within the step, never by position.
+// After each step the threshold is corrected from the measured count, by
+// integral control in the log domain: its gain is the mean log excess of the
+// candidates over the threshold (Hill's estimate of 1 / tail index), so that
+// one rule suits heavy tails and residuals that error feedback packs just above
+// the threshold. It is found anew from a log-magnitude histogram when there is
+// none, every 64 steps, and when the count was off by more than a factor of 4;
+// that step then uses the new one.
+//
+// Ties at the threshold are all sent, up to kCap times the target; more are all
+// left out, unless nothing else is left: then the lowest positions go first.
+// Small tensors (below kExactBelow elements) are selected exactly, lowest
+// position first among ties. Zeros are never selected; an empty selection is
+// legal.
 //
 // Deterministic; thread-compatible.
 
@@ -19,7 +32,7 @@ namespace rivulet {
 
 // What a threshold's history amounts to. Part of every checkpoint.
 struct SelectorState {
-  float threshold = 0;        // 0: none yet
+  float threshold = 0;  // 0: none yet
   int32_t steps_since_refresh = 0;
   friend bool operator==(const SelectorState&, const SelectorState&) = default;
 };
@@ -28,9 +41,19 @@ class Selector {
  public:
   static constexpr int64_t kExactBelow = 1024;
   static constexpr int64_t kCap = 4;
+  static constexpr int32_t kRefreshEvery = 64;
 
   // Positions of the selected elements of `values` (all finite), increasing.
   std::vector<uint32_t> Select(absl::Span<const float> values, double density);
+
+  // The same in two halves, for a pass that makes the values and finds the
+  // candidates in one sweep: collect the positions, increasing, with
+  // |value| >= CandidateThreshold(n), then call SelectFrom. The threshold is
+  // infinite (no candidates) when SelectFrom will look at all values anyway.
+  float CandidateThreshold(int64_t n) const;
+  std::vector<uint32_t> SelectFrom(absl::Span<const float> values,
+                                   double density,
+                                   std::vector<uint32_t> candidates);
 
   const SelectorState& state() const { return state_; }
   void set_state(const SelectorState& state) { state_ = state; }
@@ -38,6 +61,11 @@ class Selector {
  private:
   SelectorState state_;
 };
+
+// The target count for a density in (0, 1]: ceil(density * n), at least 1 for
+// n >= 1. A product that exceeds a whole number by rounding alone
+// counts as that number.
+int64_t TargetCount(int64_t n, double density);
 
 // The exact rule that thresholds approximate: the `count` largest magnitudes,
 // lowest positions first among equals; zeros are never selected. O(n).

@@ -44,7 +44,7 @@ class Dataset {
 struct DatasetOptions {
   // cifar10 | fashion_mnist | mnist | synthetic
   std::string name = "cifar10";
-  std::string path;  // folder; unused for synthetic
+  std::string path = {};  // folder; unused for synthetic
   // synthetic: sizes and shape; the seed is the data set's own, not the run's.
   int64_t synthetic_train = 2048;
   int64_t synthetic_test = 512;

@@ -41,8 +41,9 @@ class Model {
 
   virtual const Manifest& manifest() const = 0;
 
-  // Flat, row major in PyTorch's layout; owned by the model; valid for its life.
-  // After writing parameters call ParametersChanged() before the next pass.
+  // Flat, row major in PyTorch's layout; owned by the model; valid for its
+  // life. After writing parameters call ParametersChanged() before the next
+  // pass.
   virtual absl::Span<float> parameter(int index) = 0;
   virtual absl::Span<const float> gradient(int index) const = 0;
   virtual absl::Span<float> buffer(int index) = 0;

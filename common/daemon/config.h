@@ -2,11 +2,12 @@
 // checking; docs/configuration.md, generated from the same table as the parser,
 // lists each key with unit, default, range and scope.
 //
-//   RV_ASSIGN_OR_RETURN(Config config, LoadConfig("run.yaml", {"train.epochs=3"}));
+//   RV_ASSIGN_OR_RETURN(Config config, LoadConfig("run.yaml",
+//   {"train.epochs=3"}));
 //
 // Scope of a key: `job` keys are hashed and must be equal in every process;
-// `local` ones (paths, threads, addresses) may differ; `resumable` ones belong to
-// the job but may change when a run is resumed.
+// `local` ones (paths, threads, addresses) may differ; `resumable` ones belong
+// to the job but may change when a run is resumed.
 
 #ifndef RIVULET_COMMON_DAEMON_CONFIG_H_
 #define RIVULET_COMMON_DAEMON_CONFIG_H_
@@ -36,22 +37,23 @@ struct SyntheticConfig {  // data.synthetic.*
   int64_t seed = 1;
 };
 
-struct DataConfig {              // data.*
-  std::string name = "cifar10";  // a built-in data set
-  std::string path;              // local
+struct DataConfig {                       // data.*
+  std::string name = "cifar10";           // a built-in data set
+  std::string path;                       // local
   std::string augment = "pad_crop_flip";  // none | pad_crop | pad_crop_flip
   int64_t pad = 4;
   SyntheticConfig synthetic;
 };
 
-struct TrainConfig {  // train.*
-  double epochs = 30;       // the first of the two limits that is reached stops
-  int64_t max_steps = 0;    // 0: no limit
-  int64_t batch_size = 128; // global
+struct TrainConfig {      // train.*
+  double epochs = 30;     // the first of the two limits that is reached stops
+  int64_t max_steps = 0;  // 0: no limit
+  int64_t batch_size = 128;  // global
   int64_t seed = 1;
   bool drop_last = true;
   double evaluate_every_epochs = 1;  // 0: at the end only
-  int64_t statistics_batches = 100;  // batches that re-estimate batch norm at the end
+  int64_t statistics_batches =
+      100;  // batches that re-estimate batch norm at the end
 };
 
 struct ScheduleConfig {         // optimizer.schedule.*
@@ -66,9 +68,9 @@ struct OptimizerConfig {  // optimizer.*
   double learning_rate = 0.1;
   double momentum = 0.9;
   bool nesterov = true;
-  double weight_decay = 1e-4;   // added to the local gradient as wd * v̂
-  bool decay_small = true;      // whether biases and normalization decay too
-  double clip_norm = 0;         // 0: none; whole-model norm of the sum over workers
+  double weight_decay = 1e-4;  // added to the local gradient as wd * v̂
+  bool decay_small = true;     // whether biases and normalization decay too
+  double clip_norm = 0;  // 0: none; whole-model norm of the sum over workers
   ScheduleConfig schedule;
 };
 
@@ -79,22 +81,22 @@ struct WarmupConfig {  // compression.warmup.*
   int64_t rungs = 4;
 };
 
-struct DownConfig {  // compression.down.*
-  double density = 0;     // 0: workers * density / 2
+struct DownConfig {    // compression.down.*
+  double density = 0;  // 0: workers * density / 2
   int64_t value_bits = 8;
   int64_t small_bits = 8;
 };
 
-struct CompressionConfig {         // compression.*
-  std::string policy = "warmup";   // none | lossless | fixed | warmup
+struct CompressionConfig {        // compression.*
+  std::string policy = "warmup";  // none | lossless | fixed | warmup
   double density = 0.001;
-  int64_t value_bits = 8;          // 8 | 16 | 32
-  int64_t small_bits = 8;          // of biases and normalization, sent dense
+  int64_t value_bits = 8;  // 8 | 16 | 32
+  int64_t small_bits = 8;  // of biases and normalization, sent dense
   bool masking = true;
-  double compensation = 0;         // c of DESIGN's step 6
+  double compensation = 0;  // c in compression/README.md
   double mask_max_density = 0.02;
-  bool flush = true;               // residuals, before the learning rate drops
-  int64_t bucket_bytes = 65536;    // a push is sent in pieces of about this size
+  bool flush = true;             // residuals, before the learning rate drops
+  int64_t bucket_bytes = 65536;  // a push is sent in pieces of about this size
   WarmupConfig warmup;
   DownConfig down;
 };
@@ -104,23 +106,24 @@ struct ClusterConfig {  // cluster.*
   int64_t shards = 2;
   std::string controller = "127.0.0.1:7070";  // local: where daemons dial
   absl::Duration join_timeout = absl::Minutes(5);
-  absl::Duration lease = absl::Seconds(30);    // silence after which a daemon counts as lost
+  absl::Duration lease =
+      absl::Seconds(30);  // silence after which a daemon counts as lost
 };
 
-struct CheckpointConfig {  // checkpoint.*
+struct CheckpointConfig {                   // checkpoint.*
   absl::Duration every = absl::Minutes(5);  // 0: by steps only
   int64_t every_steps = 0;                  // 0: by time only
   int64_t keep = 2;                         // newest complete sets that stay
 };
 
-struct ReportConfig {                       // report.*
+struct ReportConfig {  // report.*
   absl::Duration every = absl::Seconds(2);
 };
 
-struct LocalConfig {                   // local.*: may differ between processes
-  std::string run_dir;                 // default: runs/<name>
-  int64_t threads = 0;                 // of a worker's computation; 0: all cores
-                                       // (rivulet train: cores / workers)
+struct LocalConfig {    // local.*: may differ between processes
+  std::string run_dir;  // default: runs/<name>
+  int64_t threads = 0;  // of a worker's computation; 0: all cores
+                        // (rivulet train: cores / workers)
   std::string listen = "127.0.0.1:0";  // shards; port 0 picks one
   std::string advertise;               // shards; default: what was bound
   std::string log_level = "info";      // debug | info | warning | error
@@ -151,8 +154,8 @@ absl::StatusOr<Config> ParseConfig(absl::string_view yaml,
                                    const std::string& file,
                                    absl::Span<const std::string> overrides);
 
-// What goes with what (docs/configuration.md has the table). InvalidArgument says
-// why, and what to write instead.
+// What goes with what (docs/configuration.md has the table). InvalidArgument
+// says why, and what to write instead.
 absl::Status CheckConfig(const Config& config);
 
 // The whole config as YAML that ParseConfig reads back to the same value.

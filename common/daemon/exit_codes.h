@@ -18,8 +18,8 @@ enum ExitCode : int {
   kExitInterrupted = 130,
 };
 
-// kExitOk for OK; InvalidArgument -> kExitUsage; NotFound, DataLoss -> kExitData;
-// Unavailable, DeadlineExceeded -> kExitUnavailable; AlreadyExists,
+// kExitOk for OK; InvalidArgument -> kExitUsage; NotFound, DataLoss ->
+// kExitData; Unavailable, DeadlineExceeded -> kExitUnavailable; AlreadyExists,
 // PermissionDenied -> kExitRunFolder; Cancelled -> kExitInterrupted; others ->
 // kExitFailure.
 int ExitCodeFor(const absl::Status& status);

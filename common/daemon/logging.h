@@ -1,7 +1,8 @@
 // Logging: spdlog, one event a line, with the process's identity in each.
 //
-//   InitLogging({.process = "worker-0", .file = run_dir + "/logs/worker-0.log"});
-//   spdlog::info("joined {} as incarnation {}", address, incarnation);
+//   InitLogging({.process = "worker-0", .file = run_dir +
+//   "/logs/worker-0.log"}); spdlog::info("joined {} as incarnation {}",
+//   address, incarnation);
 //
 // Never log payloads. Call spdlog's functions directly after InitLogging.
 
@@ -17,7 +18,7 @@ namespace rivulet {
 struct LoggingOptions {
   std::string process;         // "worker-0", "shard-1", "controller", "rivulet"
   std::string level = "info";  // debug | info | warning | error
-  std::string file;            // empty: standard error only
+  std::string file = "";       // empty: standard error only
   bool stderr_too = true;
 };
 

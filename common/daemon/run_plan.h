@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/daemon/config.h"
 #include "compression/density_schedule.h"
@@ -72,6 +73,13 @@ class RunPlan {
 
  private:
   explicit RunPlan(Partition partition) : partition_(std::move(partition)) {}
+
+  // The second half of Create: numbers of steps, and the schedules over them.
+  absl::Status LayOutSteps();
+  // Whether `step` is the last one before the learning rate drops, in which
+  // residuals are sent whole.
+  bool Flushes(int64_t step) const;
+  const TensorSpec& spec(int tensor) const;
 
   Config config_;
   ModelOptions model_options_;

@@ -42,9 +42,9 @@ struct TensorSpec {
   std::string name;            // "layer1.0.conv1.weight"
   std::vector<int64_t> shape;  // PyTorch's order, row major
   TensorKind kind = TensorKind::kLinear;
-  bool decay = true;     // whether weight decay applies
-  int64_t fan_in = 1;    // inputs of one output
-  int64_t fan_out = 1;   // outputs that one input reaches
+  bool decay = true;    // whether weight decay applies
+  int64_t fan_in = 1;   // inputs of one output
+  int64_t fan_out = 1;  // outputs that one input reaches
   Init init = Init::kZero;
 
   int64_t num_elements() const;
@@ -59,7 +59,8 @@ struct Manifest {
 
   int64_t num_parameters() const;  // sum of num_elements over `parameters`
   int64_t num_buffer_elements() const;
-  // A text that differs whenever anything above does; hashed into the handshake.
+  // A text that differs whenever anything above does; hashed into the
+  // handshake.
   std::string Canonical() const;
 };
 
@@ -73,9 +74,10 @@ struct ModelOptions {
   int64_t channels = 3;  // of an input image
   int64_t height = 32;
   int64_t width = 32;
-  NormKind norm = NormKind::kBatch;        // ResNets only
-  int64_t group_size = 8;                  // channels in a group, for kGroup
-  std::vector<int64_t> hidden = {128, 64};  // mlp only: units of the hidden layers
+  NormKind norm = NormKind::kBatch;  // ResNets only
+  int64_t group_size = 8;            // channels in a group, for kGroup
+  std::vector<int64_t> hidden = {128,
+                                 64};  // mlp only: units of the hidden layers
 };
 
 // The names that BuildManifest takes.

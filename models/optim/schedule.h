@@ -13,12 +13,13 @@ namespace rivulet {
 
 struct ScheduleOptions {
   enum class Kind { kConstant, kStep, kCosine, kLinear } kind = Kind::kCosine;
-  double learning_rate = 0.1;     // peak
-  int64_t warmup_steps = 0;       // linear from learning_rate / warmup_steps
-  int64_t total_steps = 1;        // cosine and linear end here, at `final_rate`
+  double learning_rate = 0.1;  // peak
+  int64_t warmup_steps = 0;    // linear from learning_rate / warmup_steps
+  int64_t total_steps = 1;     // cosine and linear end here, at `final_rate`
   double final_rate = 0;
-  std::vector<int64_t> milestones;  // kStep: steps at which the rate is multiplied
-  double gamma = 0.1;               // kStep: by this factor
+  // kStep: the steps, rising, at which the rate is multiplied by gamma.
+  std::vector<int64_t> milestones = {};
+  double gamma = 0.1;
 
   absl::Status Validate() const;
 };

@@ -1,0 +1,255 @@
+#include "common/daemon/config.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/daemon/config_keys.h"
+#include "common/daemon/config_rules.h"
+#include "common/daemon/config_values.h"
+#include "common/daemon/digest.h"
+#include "common/daemon/yaml_tree.h"
+
+namespace rivulet {
+namespace {
+
+std::string Join(const std::string& section, const std::string& name) {
+  return section.empty() ? name : absl::StrCat(section, ".", name);
+}
+
+// Puts YAML values into a Config and remembers where each came from.
+class ConfigReader {
+ public:
+  // `place` is the file, or the whole override.
+  absl::Status ApplyFile(const YamlValue& root, const std::string& file) {
+    place_ = [file](int line) { return absl::StrCat(file, ":", line); };
+    if (root.kind == YamlValue::Kind::kNull) {
+      return Complain(root.line, "",
+                      absl::StrCat("found no keys; allowed: a map with ",
+                                   absl::StrJoin(NamesIn(""), ", ")));
+    }
+    return ApplySection(root, "", root.line);
+  }
+
+  absl::Status ApplyOverride(const std::string& text) {
+    place_ = [text](int) { return absl::StrCat("--set ", text); };
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Complain(1, "",
+                      "found no \"=\" after a key; allowed: key.path=value");
+    }
+    const std::string path = text.substr(0, equals);
+    const std::string value_text = text.substr(equals + 1);
+    YamlValue value;
+    if (value_text.empty()) {
+      value.kind = YamlValue::Kind::kScalar;
+      value.quoted = true;
+    } else {
+      RV_ASSIGN_OR_RETURN(value, ParseYaml(value_text, place_(1)));
+    }
+    const size_t dot = path.rfind('.');
+    const std::string section =
+        dot == std::string::npos ? "" : path.substr(0, dot);
+    const std::string name = path.substr(section.empty() ? 0 : dot + 1);
+    if (name.empty() || path[0] == '.') {
+      return Complain(1, path, "found no key; allowed: key.path=value");
+    }
+    return ApplyEntry(section, name, value, 1);
+  }
+
+  // Ranges were checked on the way; this is for what goes with what.
+  absl::Status CheckWhole(const std::string& file) const {
+    const std::optional<ConfigComplaint> complaint = FindComplaint(config_);
+    if (!complaint.has_value()) return absl::OkStatus();
+    const auto place = places_.find(complaint->key);
+    return absl::InvalidArgumentError(
+        absl::StrCat(place == places_.end() ? file : place->second, ": ",
+                     complaint->key, ": ", complaint->message));
+  }
+
+  Config& config() { return config_; }
+
+ private:
+  absl::Status Complain(int line, const std::string& path,
+                        absl::string_view what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place_(line), ": ", path, path.empty() ? "" : ": ", what));
+  }
+
+  // `line` is the section's own.
+  absl::Status ApplySection(const YamlValue& map, const std::string& section,
+                            int line) {
+    if (map.kind != YamlValue::Kind::kMap) {
+      return Complain(
+          line, section,
+          absl::StrCat("found ", map.Describe(), "; allowed: a map with ",
+                       absl::StrJoin(NamesIn(section), ", ")));
+    }
+    std::map<std::string, int> lines;
+    for (size_t i = 0; i < map.keys.size(); ++i) {
+      const YamlValue& key = map.keys[i];
+      if (key.kind != YamlValue::Kind::kScalar) {
+        return Complain(key.line, section,
+                        absl::StrCat("found ", key.Describe(),
+                                     " as a key; allowed: a name"));
+      }
+      const auto [first, is_new] = lines.emplace(key.text, key.line);
+      if (!is_new) {
+        return Complain(
+            key.line, Join(section, key.text),
+            absl::StrCat("found the key again, first in line ", first->second,
+                         "; allowed: each key once"));
+      }
+      // Dots would be another spelling of what is a section here.
+      if (key.text.find('.') != std::string::npos) {
+        return ComplainUnknown(section, key.text, key.line);
+      }
+      RV_RETURN_IF_ERROR(ApplyEntry(section, key.text, map.items[i], key.line));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ApplyEntry(const std::string& section, const std::string& name,
+                          const YamlValue& value, int line) {
+    const std::string path = Join(section, name);
+    const KeySpec* const key = FindKey(path);
+    if (key != nullptr) {
+      const absl::Status status = SetKey(*key, value, &config_);
+      if (!status.ok()) return Complain(line, path, status.message());
+      places_[path] = place_(line);
+      return absl::OkStatus();
+    }
+    if (IsSection(path)) return ApplySection(value, path, line);
+    return ComplainUnknown(section, name, line);
+  }
+
+  absl::Status ComplainUnknown(const std::string& section,
+                               const std::string& name, int line) const {
+    // An override may name a section that is a key, or that does not exist:
+    // then that is what is wrong.
+    if (const KeySpec* const key = FindKey(section)) {
+      return Complain(line, section,
+                      absl::StrCat("found a key below it, ", name,
+                                   "; allowed: ", DescribeAllowed(*key)));
+    }
+    if (!IsSection(section)) {
+      const size_t dot = section.rfind('.');
+      return dot == std::string::npos
+                 ? ComplainUnknown("", section, line)
+                 : ComplainUnknown(section.substr(0, dot),
+                                   section.substr(dot + 1), line);
+    }
+    YamlValue shown;
+    shown.kind = YamlValue::Kind::kScalar;
+    shown.text = name;
+    const std::string nearest = SuggestKey(section, name);
+    return Complain(
+        line, Join(section, shown.Describe()),
+        absl::StrCat("found an unknown key",
+                     nearest.empty()
+                         ? std::string()
+                         : absl::StrCat(" (did you mean ", nearest, "?)"),
+                     "; allowed: ", absl::StrJoin(NamesIn(section), ", ")));
+  }
+
+  Config config_;
+  std::function<std::string(int)> place_;
+  std::map<std::string, std::string> places_;  // key path -> place
+};
+
+absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": cannot read the config: ", std::strerror(errno)));
+  }
+  // One byte more than is allowed is enough to be refused, and an endless file
+  // such as a device is not read to its end.
+  std::string text(kMaxYamlBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (in.fail() && !in.eof())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": cannot read the config: ", std::strerror(errno)));
+  }
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<Config> LoadConfig(const std::string& path,
+                                  absl::Span<const std::string> overrides) {
+  RV_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
+  return ParseConfig(text, path, overrides);
+}
+
+absl::StatusOr<Config> ParseConfig(absl::string_view yaml,
+                                   const std::string& file,
+                                   absl::Span<const std::string> overrides) {
+  RV_ASSIGN_OR_RETURN(const YamlValue root, ParseYaml(yaml, file));
+  ConfigReader reader;
+  RV_RETURN_IF_ERROR(reader.ApplyFile(root, file));
+  for (const std::string& text : overrides) {
+    RV_RETURN_IF_ERROR(reader.ApplyOverride(text));
+  }
+  Config& config = reader.config();
+  if (config.local.run_dir.empty()) {
+    config.local.run_dir = absl::StrCat("runs/", config.name);
+  }
+  RV_RETURN_IF_ERROR(reader.CheckWhole(file));
+  return std::move(config);
+}
+
+absl::Status CheckConfig(const Config& config) {
+  const std::optional<ConfigComplaint> complaint = FindComplaint(config);
+  if (!complaint.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(complaint->key, ": ", complaint->message));
+}
+
+std::string ToYaml(const Config& config) {
+  std::string yaml;
+  std::vector<std::string> open;  // the sections that the last line was in
+  for (const KeySpec& key : ConfigKeys()) {
+    std::vector<std::string> parts = absl::StrSplit(key.path, '.');
+    const std::string name = std::move(parts.back());
+    parts.pop_back();
+    size_t common = 0;
+    while (common < open.size() && common < parts.size() &&
+           open[common] == parts[common]) {
+      ++common;
+    }
+    for (size_t i = common; i < parts.size(); ++i) {
+      absl::StrAppend(&yaml, std::string(2 * i, ' '), parts[i], ":\n");
+    }
+    absl::StrAppend(&yaml, std::string(2 * parts.size(), ' '), name, ": ",
+                    FormatKey(key, config), "\n");
+    open = std::move(parts);
+  }
+  return yaml;
+}
+
+std::string ConfigHash(const Config& config, bool for_resume) {
+  std::map<std::string, std::string>
+      lines;  // sorted: the table's order is free
+  for (const KeySpec& key : ConfigKeys()) {
+    const bool counts = key.scope == KeyScope::kJob ||
+                        (key.scope == KeyScope::kResumable && !for_resume);
+    if (counts) lines[key.path] = FormatKey(key, config);
+  }
+  return Sha256Hex(absl::StrJoin(lines, "\n", absl::PairFormatter("=")));
+}
+
+}  // namespace rivulet

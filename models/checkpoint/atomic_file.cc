@@ -1,0 +1,98 @@
+#include "models/checkpoint/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace rivulet {
+namespace {
+
+absl::Status SystemError(absl::string_view action, const std::string& path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", action, " ", path,
+                                                 " (errno ", error, ")"));
+}
+
+// A renamed file survives a power failure only once its folder is on the disk.
+absl::Status SyncFolderOf(const std::string& path) {
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path();
+  const std::string folder =
+      parent.empty() ? std::string(".") : parent.string();
+  const int descriptor =
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return SystemError("open the folder", folder);
+  // Some file systems cannot sync folders and say so by EINVAL.
+  absl::Status status = absl::OkStatus();
+  if (fsync(descriptor) != 0 && errno != EINVAL) {
+    status = SystemError("sync the folder", folder);
+  }
+  close(descriptor);
+  return status;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      descriptor_(descriptor) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!renamed_) unlink(temporary_.c_str());
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
+    const std::string& path) {
+  static std::atomic<uint64_t> count{0};
+  std::string temporary =
+      absl::StrCat(path, ".tmp.", getpid(), ".",
+                   count.fetch_add(1, std::memory_order_relaxed));
+  // What an earlier process of the same number left behind is overwritten.
+  const int descriptor =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return SystemError("create", temporary);
+  return std::unique_ptr<AtomicFile>(
+      new AtomicFile(path, std::move(temporary), descriptor));
+}
+
+absl::Status AtomicFile::Append(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return SystemError("write", temporary_);
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::CloseDescriptor() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (close(descriptor) != 0) return SystemError("close", temporary_);
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (fsync(descriptor_) != 0) return SystemError("sync", temporary_);
+  RV_RETURN_IF_ERROR(CloseDescriptor());
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return SystemError("rename a temporary file to", path_);
+  }
+  renamed_ = true;
+  return SyncFolderOf(path_);
+}
+
+}  // namespace rivulet

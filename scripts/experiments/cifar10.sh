@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# ResNet-20 on CIFAR-10 with 4 workers and a global batch of 128: dense against
+# compressed, paired by seed (same initial weights, data order, augmentation).
+#
+#   scripts/experiments/cifar10.sh --data DIR [--seed N] [--epochs N] [--out DIR]
+#                                  [--arms "dense dgc"] [--csv FILE]
+#
+# DIR holds CIFAR-10's binary files (cifar-10-batches-bin). An arm that has
+# finished is not run again; one that was interrupted is resumed. Each finished
+# arm adds a line to FILE, and the table is printed at the end.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+data='' seed=1 epochs=30 out=runs/experiments/cifar10 arms="dense dgc" csv=docs/results/cifar10.csv
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || { echo "cifar10.sh: $1 needs a value" >&2; exit 2; }
+  case "$1" in
+    --data) data=$2 ;;
+    --seed) seed=$2 ;;
+    --epochs) epochs=$2 ;;
+    --out) out=$2 ;;
+    --arms) arms=$2 ;;
+    --csv) csv=$2 ;;
+    *) echo "cifar10.sh: unknown argument $1 (allowed: --data --seed --epochs --out --arms --csv)" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+[ -n "$data" ] || { echo "cifar10.sh: --data DIR is needed" >&2; exit 2; }
+
+[ -x build/bin/rivulet ] || scripts/build.sh
+mkdir -p "$(dirname "$csv")"
+[ -s "$csv" ] || echo "arm,seed,epochs,test_accuracy,train_loss,bytes_up,bytes_down,ratio,ratio_steady_up,seconds,samples_per_second,weights_sha256,host" >"$csv"
+
+for arm in $arms; do
+  case "$arm" in
+    dense) config=configs/cifar10_resnet20_dense.yaml ;;
+    dgc) config=configs/cifar10_resnet20.yaml ;;
+    *) echo "cifar10.sh: unknown arm $arm (allowed: dense dgc)" >&2; exit 2 ;;
+  esac
+  run="$out/$arm-seed$seed-epochs$epochs"
+  if grep -qs '"status": *"complete"' "$run/summary.json"; then
+    echo "$run is complete"
+  else
+    resume=()
+    [ -d "$run/checkpoints" ] && resume=(--resume)
+    build/bin/rivulet train "$config" --run-dir "$run" "${resume[@]}" \
+      --set "data.path=$data" --set "train.seed=$seed" --set "train.epochs=$epochs"
+  fi
+  grep -q "^$arm,$seed,$epochs," "$csv" || python3 - "$arm" "$run/summary.json" >>"$csv" <<'PY'
+import json
+import sys
+arm, path = sys.argv[1:]
+s = json.load(open(path))
+print(",".join(str(x) for x in [
+    arm, s["seed"], round(s["epochs"]), s["test_accuracy"], s["train_loss"], s["bytes_up"],
+    s["bytes_down"], s["ratio"], s["ratio_steady_up"], s["seconds"], s["samples_per_second"],
+    s["weights_sha256"], '"%s"' % s["host"]]))
+PY
+done
+column -s, -t <"$csv"

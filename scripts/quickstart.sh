@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# From a clone to a trained network: installs what is missing, builds, trains a
+# ResNet on Fashion-MNIST with 2 workers, 2 shards and a controller, compressed
+# both ways, and shows the result.
+#
+#   scripts/quickstart.sh [RUN_DIR]     default: runs/quickstart
+set -euo pipefail
+cd "$(dirname "$0")/.."
+run_dir=${1:-runs/quickstart}
+scripts/build.sh
+if [ -e "$run_dir/summary.json" ] || [ -e "$run_dir/checkpoints" ]; then
+  # Keep what an earlier quick start left.
+  previous="$run_dir.$(date +%Y%m%d-%H%M%S)"
+  mv "$run_dir" "$previous"
+  echo "moved the previous run to $previous"
+fi
+build/bin/rivulet train configs/quickstart.yaml --run-dir "$run_dir"
+cat <<NEXT
+
+next
+  build/bin/rivulet eval $run_dir                       evaluate the weights again
+  build/bin/rivulet check configs/cifar10_resnet20.yaml what another config would do
+  build/bin/rivulet train configs/quickstart.yaml --run-dir runs/sparser --set compression.density=0.005
+  docs/configuration.md                                 every key
+NEXT

@@ -1,0 +1,78 @@
+// The controller daemon: holds the run folder, listens, and sees one run from
+// the first join to its end.
+//
+//   RV_ASSIGN_OR_RETURN(auto controller, Controller::Create(config, dir,
+//   false)); RV_ASSIGN_OR_RETURN(std::string address, controller->Start());
+//   absl::Status result = controller->Run();      // blocks
+
+#ifndef RIVULET_SERVER_CONTROLLER_CONTROLLER_H_
+#define RIVULET_SERVER_CONTROLLER_CONTROLLER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/sync.h"
+#include "common/daemon/config.h"
+#include "common/daemon/run_folder.h"
+#include "common/daemon/run_plan.h"
+#include "server/controller/run_coordinator.h"
+#include "server/controller/schedule_log.h"
+#include "server/listen.h"
+
+namespace rivulet {
+
+class ControllerService;
+
+// Create, Start and Run are for one thread; RequestStop is for any.
+class Controller {
+ public:
+  // Takes the run folder and writes config.yaml and the job's identity into it.
+  // AlreadyExists when the folder is in use, has a run and `resume` is false,
+  // or has a complete run; FailedPrecondition when it has a run of another
+  // config; InvalidArgument for a config that cannot run.
+  static absl::StatusOr<std::unique_ptr<Controller>> Create(
+      const Config& config, const std::string& run_dir, bool resume);
+
+  ~Controller();  // Shutdown()
+
+  // Listens on cluster.controller and returns the address with the port that
+  // was bound. Errors are those of Listen().
+  absl::StatusOr<std::string> Start();
+
+  // Sees the run to its end: OK when it is complete or was stopped with a
+  // checkpoint, Cancelled when it was stopped before it began, else the reason.
+  // Start() first. The server is down when it returns.
+  absl::Status Run();
+
+  // Checkpoints and stops the run at its next boundary. Thread-safe; the first
+  // reason counts.
+  void RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan);
+
+  absl::Status Prepare(bool resume);
+  absl::Status TakeUp();
+  void Loop(RunCoordinator* coordinator);
+  void Shutdown();
+
+  RunFolder folder_;
+  const std::shared_ptr<const RunPlan> plan_;
+  const std::string config_hash_;
+  std::string job_;
+  RunTotals earlier_;
+  std::unique_ptr<ScheduleLog> log_;
+  std::unique_ptr<ControllerService> service_;  // outlives the server
+  Listener listener_;
+
+  Mutex mu_;
+  std::optional<std::string> stop_reason_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_CONTROLLER_CONTROLLER_H_

@@ -1,0 +1,115 @@
+// Who takes part in a run: joins, incarnations, leases, who is missing, and who
+// is done. Decisions only; the streams are the controller's.
+//
+// Thread-compatible; time comes in as an argument.
+
+#ifndef RIVULET_SERVER_CONTROLLER_MEMBERSHIP_H_
+#define RIVULET_SERVER_CONTROLLER_MEMBERSHIP_H_
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/controller.pb.h"
+#include "server/stream_hub.h"
+
+namespace rivulet {
+
+struct MemberKey {
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int index = 0;  // rank or shard
+  friend auto operator<=>(const MemberKey&, const MemberKey&) = default;
+};
+
+// "worker 1", "shard 0".
+std::string MemberName(const MemberKey& key);
+
+struct MembershipOptions {
+  int workers = 1;
+  int shards = 1;
+  std::string job;  // 32 hexadecimal digits
+  std::string config_hash;
+  std::string manifest_hash;
+  uint64_t generation = 1;  // of the controller, below 2^32
+  absl::Duration lease = absl::Seconds(30);
+};
+
+class Membership {
+ public:
+  explicit Membership(MembershipOptions options);
+
+  struct Joined {
+    MemberKey key;
+    uint64_t incarnation = 0;
+    uint32_t protocol = 0;
+    std::optional<StreamId> superseded;  // stream to end with ABORTED
+  };
+
+  // A daemon says hello on `stream`. FailedPrecondition names both sides'
+  // values of what differs: protocol, job, config, model; OutOfRange for a rank
+  // or shard that does not exist; FailedPrecondition too once sealed.
+  absl::StatusOr<Joined> Join(StreamId stream, const v1::Hello& hello,
+                              absl::Time now);
+
+  // From here on the members are fixed.
+  void Seal() { sealed_ = true; }
+
+  // The member of a stream, if it is a current one.
+  std::optional<MemberKey> Find(StreamId stream) const;
+  StreamId StreamOf(const MemberKey& key) const;
+  std::vector<StreamId> Streams() const;
+  // "worker 1 (host, 10.0.0.7)" for messages.
+  std::string Describe(const MemberKey& key) const;
+
+  // Keeps the lease of a member.
+  void Heard(StreamId stream, absl::Time now);
+  // Members that are connected, not finished, and silent beyond the lease.
+  std::vector<MemberKey> Silent(absl::Time now) const;
+  // The stream is gone. Its member, if it was current.
+  std::optional<MemberKey> Leave(StreamId stream);
+
+  void SetFinished(const MemberKey& key) { finished_.insert(key); }
+  bool finished(const MemberKey& key) const { return finished_.contains(key); }
+  bool AllFinished() const;
+
+  // Whether every worker and shard is connected.
+  bool Complete() const;
+  // "1 of 2 workers, 2 of 2 shards: waiting for worker 1; start it with
+  // rivulet-worker --config FILE --rank 1".
+  std::string Missing() const;
+
+  // Newest step of which every member, started with --resume, holds a
+  // checkpoint; 0 when there is none. Call when Complete.
+  int64_t CommonCheckpoint() const;
+  v1::View CurrentView() const;                     // in rank order
+  std::vector<std::string> ShardAddresses() const;  // in shard order
+
+ private:
+  struct Member {
+    StreamId stream = 0;
+    uint64_t incarnation = 0;
+    std::string address;
+    std::string host;
+    std::set<int64_t> checkpoints;  // empty without --resume
+    absl::Time heard;
+  };
+
+  absl::Status CheckHello(const v1::Hello& hello) const;
+
+  const MembershipOptions options_;
+  bool sealed_ = false;
+  uint64_t joins_ = 0;
+  std::map<MemberKey, Member> members_;
+  std::set<MemberKey> finished_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_CONTROLLER_MEMBERSHIP_H_

@@ -1,0 +1,271 @@
+// All streams of one bidirectional RPC, seen by the one thread that owns the
+// service's state: messages of all clients come out of Next() in order of
+// arrival, answers go in by stream number. So a service's logic has no locks
+// and no callbacks, and gRPC's threads only move messages.
+//
+//   StreamHub<WorkerMessage, ShardMessage> hub(limits);
+//   // service: Exchange(context) { return hub.Accept(context); }
+//   while (auto event = hub.Next(absl::Milliseconds(100))) {
+//     if (!event->message) hub.End(event->stream, absl::OkStatus());  // it
+//     left else hub.Send(event->stream, answer);
+//   }
+//   hub.Stop(); server->Shutdown(...);
+//
+// Flow control: a stream that has `max_unread` messages waiting is not read
+// further, which stops the sender by HTTP/2's windows; a client that lets
+// `max_unwritten` answers pile up is ended with ResourceExhausted.
+//
+// Thread-safe; Next() is for one thread. Reactors belong to gRPC and delete
+// themselves in OnDone; the destructor waits for the last, so Stop() the hub
+// and shut the server down first.
+
+#ifndef RIVULET_SERVER_STREAM_HUB_H_
+#define RIVULET_SERVER_STREAM_HUB_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/sync.h"
+#include "common/daemon/grpc_util.h"
+
+namespace rivulet {
+
+using StreamId = uint64_t;
+
+struct StreamLimits {
+  size_t max_streams = 2048;
+  size_t max_unread = 4;         // messages of one stream
+  size_t max_unwritten = 65536;  // messages of one stream
+};
+
+template <typename In, typename Out>
+class StreamHub {
+ public:
+  struct Event {
+    StreamId stream = 0;
+    std::optional<In> message;  // nothing: the client sends no more
+  };
+
+  explicit StreamHub(StreamLimits limits = {}) : limits_(limits) {}
+  StreamHub(const StreamHub&) = delete;
+  StreamHub& operator=(const StreamHub&) = delete;
+
+  ~StreamHub() {
+    Stop();
+    MutexLock lock(&mu_);
+    while (!streams_.empty()) idle_.Wait(&mu_);
+  }
+
+  // The handler of the RPC. Owned by gRPC.
+  grpc::ServerBidiReactor<In, Out>* Accept(grpc::CallbackServerContext* context)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    auto* stream = new Stream(this, context->peer());
+    MutexLock lock(&mu_);
+    stream->id = ++last_id_;
+    streams_[stream->id] = stream;
+    if (stopped_) {
+      FinishLocked(stream, absl::UnavailableError("shutting down"));
+    } else if (streams_.size() > limits_.max_streams) {
+      FinishLocked(stream, absl::ResourceExhaustedError("too many streams"));
+    } else {
+      stream->StartRead(&stream->incoming);
+    }
+    return stream;
+  }
+
+  // The next message or end, waiting for at most `timeout`. Nothing after that,
+  // or once stopped. A stream that was ended from this side has no more events.
+  std::optional<Event> Next(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::Time deadline = absl::Now() + timeout;
+    MutexLock lock(&mu_);
+    while (true) {
+      if (stopped_) return std::nullopt;
+      if (!events_.empty()) {
+        Event event = std::move(events_.front());
+        events_.pop_front();
+        const auto it = streams_.find(event.stream);
+        if (it == streams_.end() || it->second->finish.has_value()) continue;
+        if (event.message.has_value()) ReadOnLocked(it->second);
+        return event;
+      }
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) return std::nullopt;
+      arrived_.WaitWithTimeout(&mu_, left);
+    }
+  }
+
+  // Enqueues an answer, which may be shared among streams. Nothing happens for
+  // a stream that is gone.
+  void Send(StreamId id, std::shared_ptr<const Out> message)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto it = streams_.find(id);
+    if (it == streams_.end() || it->second->finish.has_value()) return;
+    Stream* stream = it->second;
+    if (stream->outgoing.size() >= limits_.max_unwritten) {
+      stream->DropUnwritten();
+      FinishLocked(stream, absl::ResourceExhaustedError(
+                               "too many answers that were not read"));
+      return;
+    }
+    stream->outgoing.push_back(std::move(message));
+    WriteOnLocked(stream);
+  }
+
+  // Ends a stream: with OK after what was sent is written, with an error at
+  // once. Idempotent; the first status counts.
+  void End(StreamId id, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto it = streams_.find(id);
+    if (it == streams_.end()) return;
+    if (!status.ok()) it->second->DropUnwritten();
+    FinishLocked(it->second, status);
+  }
+
+  // The client's address, for messages; empty for a stream that is gone.
+  std::string Peer(StreamId id) const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto it = streams_.find(id);
+    return it == streams_.end() ? std::string() : it->second->peer;
+  }
+
+  // Streams that are not done yet.
+  size_t num_streams() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return streams_.size();
+  }
+
+  // Ends every stream that was not ended, refuses new ones, and wakes Next().
+  // Idempotent.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    if (stopped_) return;
+    stopped_ = true;
+    for (auto& [id, stream] : streams_) {
+      if (!stream->finish.has_value()) {
+        stream->DropUnwritten();
+        FinishLocked(stream, absl::UnavailableError("shutting down"));
+      }
+    }
+    arrived_.SignalAll();
+  }
+
+ private:
+  // Fields are guarded by the hub's mutex, but for `incoming`, which is gRPC's
+  // while a read is outstanding.
+  struct Stream final : public grpc::ServerBidiReactor<In, Out> {
+    Stream(StreamHub* owner, std::string peer_address)
+        : hub(owner), peer(std::move(peer_address)) {}
+
+    void OnReadDone(bool ok) override { hub->ReadDone(this, ok); }
+    void OnWriteDone(bool ok) override { hub->WriteDone(this, ok); }
+    void OnDone() override {
+      hub->Done(this);
+      delete this;
+    }
+
+    // The message being written stays until gRPC is done with it.
+    void DropUnwritten() {
+      if (writing) {
+        outgoing.resize(1);
+      } else {
+        outgoing.clear();
+      }
+    }
+
+    StreamHub* const hub;
+    const std::string peer;
+    StreamId id = 0;
+    In incoming;
+    size_t unread = 0;
+    bool paused = false;
+    bool writing = false;  // outgoing.front() is with gRPC
+    bool finished = false;
+    std::deque<std::shared_ptr<const Out>> outgoing;
+    std::optional<absl::Status> finish;  // wanted, once nothing is unwritten
+  };
+
+  void ReadDone(Stream* stream, bool ok) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    if (stream->finish.has_value()) return;
+    if (!ok) {
+      events_.push_back({stream->id, std::nullopt});
+    } else {
+      events_.push_back({stream->id, std::move(stream->incoming)});
+      stream->incoming = In();
+      if (++stream->unread < limits_.max_unread) {
+        stream->StartRead(&stream->incoming);
+      } else {
+        stream->paused = true;
+      }
+    }
+    arrived_.Signal();
+  }
+
+  void WriteDone(Stream* stream, bool ok) ABSL_LOCKS_EXCLUDED(mu_) {
+    // Freed outside the lock: it may be large.
+    std::shared_ptr<const Out> written;
+    MutexLock lock(&mu_);
+    stream->writing = false;
+    written = std::move(stream->outgoing.front());
+    stream->outgoing.pop_front();
+    if (!ok) stream->outgoing.clear();
+    WriteOnLocked(stream);
+  }
+
+  void Done(Stream* stream) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    streams_.erase(stream->id);
+    if (streams_.empty()) idle_.SignalAll();
+  }
+
+  void ReadOnLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    --stream->unread;
+    if (!stream->paused) return;
+    stream->paused = false;
+    stream->StartRead(&stream->incoming);
+  }
+
+  // One write at a time; the end of the stream after the last.
+  void WriteOnLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (stream->writing || stream->finished) return;
+    if (!stream->outgoing.empty()) {
+      stream->writing = true;
+      stream->StartWrite(stream->outgoing.front().get());
+    } else if (stream->finish.has_value()) {
+      stream->finished = true;
+      stream->Finish(ToGrpcStatus(*stream->finish));
+    }
+  }
+
+  void FinishLocked(Stream* stream, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!stream->finish.has_value()) stream->finish = status;
+    WriteOnLocked(stream);
+  }
+
+  const StreamLimits limits_;
+  mutable Mutex mu_;
+  CondVar arrived_;
+  CondVar idle_;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  StreamId last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<StreamId, Stream*> streams_ ABSL_GUARDED_BY(mu_);
+  std::deque<Event> events_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_STREAM_HUB_H_

@@ -1,0 +1,120 @@
+#include "common/daemon/run_folder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/daemon/test_util.h"
+#include "tests/testing/status_matchers.h"
+
+namespace rivulet {
+namespace {
+
+using ::rivulet::testing::StatusIs;
+using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::WriteFile;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(RunFolderTest, MakesTheFoldersAndNamesTheFiles) {
+  const TemporaryFolder folder;
+  const std::string dir = folder.In("runs/a");
+  RV_ASSERT_OK_AND_ASSIGN(const RunFolder run, RunFolder::Create(dir, false));
+  EXPECT_TRUE(std::filesystem::is_directory(dir + "/checkpoints"));
+  EXPECT_TRUE(std::filesystem::is_directory(dir + "/logs"));
+  EXPECT_EQ(run.paths().dir(), dir);
+  EXPECT_EQ(run.paths().config(), dir + "/config.yaml");
+  EXPECT_EQ(run.paths().metrics(), dir + "/metrics.csv");
+  EXPECT_EQ(run.paths().summary(), dir + "/summary.json");
+  EXPECT_EQ(run.paths().weights(), dir + "/weights.safetensors");
+  EXPECT_EQ(run.paths().Log("worker-3"), dir + "/logs/worker-3.log");
+}
+
+TEST(RunFolderTest, ASecondHolderIsRefusedByNameUntilTheFirstLetsGo) {
+  const TemporaryFolder folder;
+  auto first = RunFolder::Create(folder.path(), false);
+  RV_ASSERT_OK(first);
+  for (const bool resume : {false, true}) {
+    EXPECT_THAT(RunFolder::Create(folder.path(), resume),
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         AllOf(HasSubstr(folder.path()),
+                               HasSubstr(absl::StrCat("process ", getpid())))));
+  }
+  {
+    // Moving keeps the lock.
+    std::optional<RunFolder> moved(*std::move(first));
+    EXPECT_THAT(RunFolder::Create(folder.path(), false),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+  }
+  RV_EXPECT_OK(RunFolder::Create(folder.path(), false));
+}
+
+TEST(RunFolderTest, AProcessThatDiesLetsGo) {
+  const TemporaryFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    auto held = RunFolder::Create(folder.path(), false);
+    _exit(held.ok() ? 0 : 1);  // without destructors
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  RV_EXPECT_OK(RunFolder::Create(folder.path(), false));
+}
+
+TEST(RunFolderTest, AnEarlierRunIsOnlyGoneOnWithWhenAsked) {
+  const TemporaryFolder folder;
+  WriteFile(folder.In("summary.json"), "{}");
+  EXPECT_THAT(RunFolder::Create(folder.path(), false),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("summary.json"), HasSubstr("--resume"),
+                             HasSubstr("--run-dir"))));
+  RV_EXPECT_OK(RunFolder::Create(folder.path(), true));
+}
+
+TEST(RunFolderTest, CheckpointsAreAnEarlierRunAndLogsAreNot) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.In("logs"));
+  WriteFile(folder.In("logs/worker-0.log"), "x");
+  std::filesystem::create_directories(folder.In("checkpoints"));
+  RV_EXPECT_OK(RunFolder::Create(folder.path(), false));
+  std::filesystem::create_directories(folder.In("checkpoints/step-0000000010"));
+  EXPECT_THAT(
+      RunFolder::Create(folder.path(), false),
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step-0000000010")));
+}
+
+TEST(RunFolderTest, WhatCannotBeWrittenNamesPathAndErrno) {
+  const TemporaryFolder folder;
+  WriteFile(folder.In("file"), "");
+  EXPECT_THAT(
+      RunFolder::Create(folder.In("file"), false),
+      StatusIs(absl::StatusCode::kPermissionDenied,
+               AllOf(HasSubstr(folder.In("file")), HasSubstr("errno"))));
+  EXPECT_THAT(RunFolder::Create(folder.In("file/below"), false),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr(folder.In("file/below")),
+                             HasSubstr("errno 20"))));
+  // A folder in which nothing can be made, for root neither.
+  EXPECT_THAT(RunFolder::Create("/proc/self", false),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr("/proc/self/lock")));
+  std::filesystem::create_directories(folder.In("run"));
+  WriteFile(folder.In("run/logs"), "");
+  EXPECT_THAT(RunFolder::Create(folder.In("run"), false),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr(folder.In("run/logs"))));
+  // The failed try has let go of the lock.
+  std::filesystem::remove(folder.In("run/logs"));
+  RV_EXPECT_OK(RunFolder::Create(folder.In("run"), false));
+}
+
+}  // namespace
+}  // namespace rivulet

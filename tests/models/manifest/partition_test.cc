@@ -1,0 +1,166 @@
+#include "models/manifest/partition.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace rivulet {
+namespace {
+
+using ::rivulet::testing::StatusIs;
+using ::testing::HasSubstr;
+
+Manifest OfSizes(const std::vector<int64_t>& sizes) {
+  Manifest manifest;
+  manifest.model = "synthetic";
+  for (const int64_t size : sizes) {
+    manifest.parameters.push_back(
+        {.name = absl::StrCat("t", manifest.parameters.size()),
+         .shape = {size}});
+  }
+  return manifest;
+}
+
+// Every element owned once, in order, cuts aligned, no shard empty, and the two
+// views of the same segments equal.
+void ExpectSound(const Manifest& manifest, const Partition& partition,
+                 int num_shards) {
+  ASSERT_EQ(partition.num_shards(), num_shards);
+  int64_t total = 0;
+  size_t segments = 0;
+  for (int shard = 0; shard < num_shards; ++shard) {
+    EXPECT_GT(partition.elements_of_shard(shard), 0) << "shard " << shard;
+    total += partition.elements_of_shard(shard);
+    segments += partition.OfShard(shard).size();
+  }
+  EXPECT_EQ(total, manifest.num_parameters());
+  int last_shard = 0;
+  for (size_t t = 0; t < manifest.parameters.size(); ++t) {
+    int64_t next = 0;
+    for (const Segment& segment : partition.OfTensor(static_cast<int>(t))) {
+      EXPECT_EQ(segment.tensor, static_cast<int>(t));
+      EXPECT_EQ(segment.begin, next);
+      EXPECT_GT(segment.end, segment.begin);
+      EXPECT_EQ(segment.begin % kSegmentAlignment, 0);
+      EXPECT_GE(segment.shard, last_shard);
+      last_shard = segment.shard;
+      next = segment.end;
+      const Segment& same = partition.OfShard(segment.shard)[segment.local];
+      EXPECT_EQ(same.tensor, segment.tensor);
+      EXPECT_EQ(same.begin, segment.begin);
+      EXPECT_EQ(same.end, segment.end);
+      --segments;
+    }
+    EXPECT_EQ(next, manifest.parameters[t].num_elements()) << t;
+  }
+  EXPECT_EQ(segments, 0u);
+}
+
+double Imbalance(const Manifest& manifest, const Partition& partition) {
+  int64_t most = 0;
+  for (int shard = 0; shard < partition.num_shards(); ++shard) {
+    most = std::max(most, partition.elements_of_shard(shard));
+  }
+  return static_cast<double>(most) * partition.num_shards() /
+         static_cast<double>(manifest.num_parameters());
+}
+
+void ExpectBalanced(const Manifest& manifest, int num_shards) {
+  SCOPED_TRACE(absl::StrCat(manifest.model, " on ", num_shards, " shards"));
+  RV_ASSERT_OK_AND_ASSIGN(const Partition partition,
+                          Partition::Create(manifest, num_shards));
+  ExpectSound(manifest, partition, num_shards);
+  EXPECT_LE(Imbalance(manifest, partition), 1.1);
+}
+
+TEST(PartitionTest, EveryBuiltInModelIsBalanced) {
+  for (const std::string& model : BuiltInModels()) {
+    for (const int64_t channels : {1, 3}) {
+      RV_ASSERT_OK_AND_ASSIGN(
+          const Manifest manifest,
+          BuildManifest({.name = model, .channels = channels}));
+      for (int shards = 1; shards <= 8; ++shards) {
+        ExpectBalanced(manifest, shards);
+      }
+    }
+  }
+}
+
+TEST(PartitionTest, LayersThatDwarfTheRestAreSplit) {
+  // 64 MB in one layer among small ones, and a softmax over 10,000 words.
+  const Manifest layer = OfSizes({500, 16 << 20, 300, 70000});
+  const Manifest softmax =
+      OfSizes({10000 * 650, 650, 4 * 650 * 650, 2600, 10000 * 650, 10000});
+  for (int shards = 1; shards <= 8; ++shards) {
+    ExpectBalanced(layer, shards);
+    ExpectBalanced(softmax, shards);
+  }
+}
+
+TEST(PartitionTest, SmallTensorsStayWholeWhereTheBalanceAllowsIt) {
+  RV_ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                          BuildManifest({.name = "resnet20"}));
+  for (int shards = 1; shards <= 8; ++shards) {
+    RV_ASSERT_OK_AND_ASSIGN(const Partition partition,
+                            Partition::Create(manifest, shards));
+    for (size_t t = 0; t < manifest.parameters.size(); ++t) {
+      if (manifest.parameters[t].num_elements() >= 4 * kSegmentAlignment) {
+        continue;
+      }
+      EXPECT_EQ(partition.OfTensor(static_cast<int>(t)).size(), 1u)
+          << manifest.parameters[t].name << " on " << shards;
+    }
+  }
+}
+
+TEST(PartitionTest, SmallTensorsAreCutWhereTheyMustBe) {
+  const Manifest manifest = OfSizes({1000});
+  RV_ASSERT_OK_AND_ASSIGN(const Partition partition,
+                          Partition::Create(manifest, 4));
+  ExpectSound(manifest, partition, 4);
+  EXPECT_EQ(partition.OfTensor(0).size(), 4u);
+}
+
+TEST(PartitionTest, AnyManifestIsOwnedExactlyOnce) {
+  constexpr uint64_t kSeed = 3;
+  for (uint64_t round = 0; round < 300; ++round) {
+    RandomStream rng(kSeed, RandomPurpose::kTest, round);
+    std::vector<int64_t> sizes(1 + rng.UniformInt(12));
+    for (int64_t& size : sizes) {
+      size = 1 + rng.UniformInt(rng.UniformInt(2) == 0 ? 40 : 5000);
+    }
+    const int shards = static_cast<int>(1 + rng.UniformInt(9));
+    SCOPED_TRACE(absl::StrCat("seed ", kSeed, " round ", round));
+    int64_t pieces = 0;
+    for (const int64_t size : sizes) {
+      pieces += (size + kSegmentAlignment - 1) / kSegmentAlignment;
+    }
+    const Manifest manifest = OfSizes(sizes);
+    const absl::StatusOr<Partition> partition =
+        Partition::Create(manifest, shards);
+    ASSERT_EQ(partition.ok(), pieces >= shards) << partition.status();
+    if (partition.ok()) ExpectSound(manifest, *partition, shards);
+  }
+}
+
+TEST(PartitionTest, RefusesNoShardsAndTooMany) {
+  const Manifest manifest = OfSizes({300, 5});
+  EXPECT_THAT(Partition::Create(manifest, 0).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("number of shards is 0")));
+  EXPECT_THAT(Partition::Create(manifest, 4).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("at most 3 shards, found 4")));
+  EXPECT_THAT(Partition::Create(OfSizes({}), 1).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace rivulet

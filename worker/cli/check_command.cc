@@ -1,0 +1,95 @@
+// rivulet check: is this config right, and what would it do?
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/daemon/config.h"
+#include "common/daemon/run_plan.h"
+#include "worker/cli/commands.h"
+#include "worker/cli/progress.h"
+
+namespace rivulet {
+namespace {
+
+struct CheckArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool keys = false;
+};
+
+void PrintPlan(const RunPlan& plan) {
+  const Config& config = plan.config();
+  const int64_t parameters = plan.manifest().num_parameters();
+  std::printf("model        %s, %lld parameters in %d tensors\n",
+              config.model.name.c_str(), static_cast<long long>(parameters),
+              static_cast<int>(plan.manifest().parameters.size()));
+  std::printf("steps        %lld (%lld an epoch), global batch %lld, %lld workers\n",
+              static_cast<long long>(plan.total_steps()),
+              static_cast<long long>(plan.steps_per_epoch()),
+              static_cast<long long>(config.train.batch_size),
+              static_cast<long long>(config.cluster.workers));
+  std::printf("shards      ");
+  for (int shard = 0; shard < plan.partition().num_shards(); ++shard) {
+    std::printf(" %s",
+                HumanBytes(4.0 * plan.partition().elements_of_shard(shard))
+                    .c_str());
+  }
+  std::printf("\n");
+  std::printf("dense        %s a step, worker and direction\n",
+              HumanBytes(4.0 * parameters).c_str());
+  std::printf("compression  %s", config.compression.policy.c_str());
+  if (config.compression.policy == "fixed" ||
+      config.compression.policy == "warmup") {
+    const int64_t steady = std::min(plan.steady_from(), plan.total_steps() - 1);
+    std::printf("; from step %lld density %g up, %g down",
+                static_cast<long long>(steady), plan.Up(0, steady).density,
+                plan.Down(0, std::min(steady, plan.total_steps() - 2)).density);
+  }
+  std::printf("\n");
+}
+
+absl::Status Check(const CheckArguments& arguments) {
+  if (arguments.keys) {
+    std::fputs(ConfigReference().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  if (arguments.config.empty()) {
+    return absl::InvalidArgumentError("name a config, or ask for --keys");
+  }
+  RV_ASSIGN_OR_RETURN(const Config config,
+                      LoadConfig(arguments.config, arguments.overrides));
+  RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,
+                      RunPlan::Create(config));
+  PrintPlan(*plan);
+  std::printf("%s is a valid config\n", arguments.config.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddCheckCommand(CLI::App* app, Command* run) {
+  CLI::App* command = app->add_subcommand(
+      "check", "Check a config and say what it would do");
+  auto arguments = std::make_shared<CheckArguments>();
+  command->add_option("config", arguments->config, "YAML config");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "key.path=value: overrides one key of the config")
+      ->allow_extra_args(false);
+  command->add_flag("--keys", arguments->keys,
+                    "Print the reference of all keys instead");
+  command->footer(
+      "Examples:\n"
+      "  rivulet check configs/quickstart.yaml\n"
+      "  rivulet check configs/quickstart.yaml --set compression.density=0.01\n"
+      "  rivulet check --keys");
+  command->callback(
+      [arguments, run] { *run = [arguments] { return Check(*arguments); }; });
+}
+
+}  // namespace rivulet

@@ -1,0 +1,57 @@
+// What `rivulet train` shows while it runs and when it has ended: one line that
+// is redrawn on a terminal, plain lines elsewhere.
+
+#ifndef RIVULET_WORKER_CLI_PROGRESS_H_
+#define RIVULET_WORKER_CLI_PROGRESS_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/controller.pb.h"
+
+namespace rivulet {
+
+// "1.2 kB", "34.5 MB": decimal units, three significant digits.
+std::string HumanBytes(double bytes);
+// "0:07", "12:34", "1:02:03".
+std::string HumanDuration(double seconds);
+
+// The line for one status.
+std::string ProgressLine(const v1::RunStatus& status);
+
+// The closing lines: accuracy, traffic against dense, where the files are, what
+// to try next. `summary_json` is the text of RUN/summary.json.
+absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
+                                         const std::string& run_dir);
+
+// Thread-compatible.
+class ProgressPrinter {
+ public:
+  // Writes to `out`. On a terminal the line is redrawn in place; elsewhere a
+  // line appears every `plain_interval`, at each evaluation and at each change
+  // of phase.
+  ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval);
+
+  void Show(const v1::RunStatus& status, absl::Time now);
+  // A line of its own, above the progress line.
+  void Say(const std::string& line);
+  // Leaves the cursor on a fresh line.
+  void Finish();
+
+ private:
+  std::FILE* const out_;
+  const bool terminal_;
+  const absl::Duration plain_interval_;
+  size_t drawn_ = 0;  // characters of the line on the terminal
+  absl::Time last_ = absl::InfinitePast();
+  v1::RunStatus::Phase phase_ = v1::RunStatus::PHASE_UNSPECIFIED;
+  std::string message_;
+  uint64_t evaluations_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_WORKER_CLI_PROGRESS_H_

@@ -1,0 +1,78 @@
+// A worker's stream to one shard: Shard.Exchange.
+//
+//   RV_ASSIGN_OR_RETURN(auto client,
+//   ExchangeClient::Connect(std::move(options))); client->SendPush(step,
+//   frames); client->SendCommit(step, last_frames, commit);
+//   RV_ASSIGN_OR_RETURN(ReceivedUpdate update, client->WaitForUpdate(step));
+//
+// Messages carry kChunkBytes of data at most, whatever the size of a tensor.
+// Thread-safe after Connect.
+
+#ifndef RIVULET_WORKER_EXCHANGE_CLIENT_H_
+#define RIVULET_WORKER_EXCHANGE_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/shard_stream.h"
+
+namespace rivulet {
+
+class ExchangeClient final : public ShardStream {
+ public:
+  struct Options {
+    int shard = 0;
+    std::string address;  // host:port
+    v1::ExchangeHello hello;
+    absl::Duration connect_timeout = absl::Minutes(5);
+    // Polled while dialling. May be null.
+    std::function<bool()> cancelled;
+    // Parameters that the shard owns: bounds what one update may hold.
+    int64_t elements = 0;
+    // Buffer elements of the model: the length of statistics.
+    int64_t statistics = 0;
+    // How often a wait says in the log for what it waits.
+    absl::Duration say_every = absl::Seconds(10);
+  };
+
+  // Dials, tries again while nobody answers, and exchanges hellos.
+  // DeadlineExceeded names shard, address and the last error; what the shard
+  // refuses (wrong job, step, superseded incarnation) is final at once.
+  // FailedPrecondition when another shard, or one at another step, answers.
+  static absl::StatusOr<std::unique_ptr<ExchangeClient>> Connect(
+      const Options& options);
+
+  ~ExchangeClient() override;  // Close()
+
+  const v1::ExchangeWelcome& welcome() const;
+
+  // ShardStream:
+  int shard() const override;
+  void SendPush(int64_t step, std::string frames) override;
+  void SendCommit(int64_t step, std::string frames,
+                  const v1::Commit& commit) override;
+  void SendBoundary(int64_t step, uint64_t schedule_seq) override;
+  void SendStatistics(int64_t step, absl::Span<const float> values) override;
+  absl::StatusOr<ReceivedUpdate> WaitForUpdate(int64_t step) override;
+  absl::StatusOr<std::vector<float>> WaitForStatistics(int64_t step) override;
+  void Cancel(const absl::Status& reason) override;
+  const ByteCounter& sent() const override;
+  const ByteCounter& received() const override;
+
+  // Ends the stream from this side after what was sent is written (for at most
+  // 5 s). Idempotent.
+  void Close();
+
+ private:
+  class Impl;
+  explicit ExchangeClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_WORKER_EXCHANGE_CLIENT_H_
