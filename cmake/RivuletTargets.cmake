@@ -8,6 +8,9 @@
 #                                                       always a test that replays its corpus
 include(GoogleTest)
 
+# All libFuzzer targets of the build.
+add_custom_target(fuzzers)
+
 function(_rivulet_common target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/config)
   target_compile_options(${target} PRIVATE ${RIVULET_WARNINGS})
@@ -56,6 +59,7 @@ function(rivulet_fuzzer name)
     _rivulet_common(${name})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name} PRIVATE ${A_DEPS})
+    add_dependencies(fuzzers ${name})
   endif()
   # tests/fuzz/replay_main.cc feeds every file of the corpus to the same entry point.
   add_executable(${name}_replay ${A_SRCS} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "compression/bit_io.h"
-#include "compression/crc32c.h"
 #include "compression/frame.h"
 #include "compression/frame_format.h"
 #include "compression/quantizer.h"
@@ -214,7 +214,7 @@ absl::StatusOr<absl::string_view> NextBody(absl::string_view* bytes) {
   const absl::string_view covered(
       bytes->data(), static_cast<size_t>(crc.data() - bytes->data()));
   const uint32_t found = LoadLittleEndian(crc, 0, internal::kCrcBytes);
-  const uint32_t computed = Crc32c(covered);
+  const uint32_t computed = MaskedCrc32c(covered);
   if (found != computed) {
     return absl::DataLossError(absl::StrFormat(
         "frame of %u bytes has checksum 0x%08x, its bytes give 0x%08x",

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "compression/bit_io.h"
-#include "compression/crc32c.h"
 #include "compression/frame.h"
 #include "compression/frame_format.h"
 #include "compression/quantizer.h"
@@ -150,7 +150,7 @@ std::string FrameEncoder::Finish() {
   frame.push_back(static_cast<char>(kFrameVersion));
   AppendVarint(body_.size(), &frame);
   frame += body_;
-  AppendLittleEndian(Crc32c(frame), internal::kCrcBytes, &frame);
+  AppendLittleEndian(MaskedCrc32c(frame), internal::kCrcBytes, &frame);
   body_.clear();
   next_segment_ = 0;
   added_.clear();

@@ -93,10 +93,9 @@ absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
   if (status.ok()) return status;
   spdlog::warn("stream from {} ended: {}", hub_->Peer(event.stream),
                status.ToString());
-  const absl::Status left =
-      HandleLeft(event.stream, std::string(status.message()));
+  // First, because the first end of a stream counts.
   hub_->End(event.stream, status);
-  return left;
+  return HandleLeft(event.stream, std::string(status.message()));
 }
 
 absl::Status ExchangeLoop::HandleLeft(StreamId stream,

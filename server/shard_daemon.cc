@@ -115,7 +115,7 @@ class Shard {
         options_(options),
         name_(absl::StrCat("shard-", options.shard)),
         store_(RunPaths(options.run_dir).checkpoints(), name_),
-        config_hash_(ConfigHash(config, /*for_resume=*/true)) {}
+        config_hash_(ConfigHash(config, /*for_resume=*/false)) {}
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
@@ -270,7 +270,7 @@ class Shard {
             {"job", session_->welcome().job()},
             {"member", absl::StrCat(options_.shard)},
             {"step", absl::StrCat(step)},
-            {"config_hash", config_hash_},
+            {"config_hash", ConfigHash(config_, /*for_resume=*/true)},
             {"manifest_hash", plan_->manifest_hash()}};
   }
 

@@ -82,7 +82,7 @@ class StopWatcher {
     }
     spdlog::info("told to stop: asking the controller");
     v1::DaemonMessage message;
-    message.mutable_stop()->set_reason("a worker was told to stop");
+    message.mutable_stop()->set_reason("told to stop");
     session_->Send(std::move(message));
   }
 
@@ -183,7 +183,7 @@ class Worker {
     hello.set_protocol_max(kProtocolVersion);
     hello.set_role(v1::ROLE_WORKER);
     hello.set_index(static_cast<uint32_t>(options_.rank));
-    hello.set_config_hash(identity_.config_hash);
+    hello.set_config_hash(ConfigHash(config_, /*for_resume=*/false));
     hello.set_manifest_hash(identity_.manifest_hash);
     hello.set_host(HostName());
     hello.set_resume(options_.resume);
@@ -255,7 +255,7 @@ class Worker {
       hello.set_protocol_min(kOldestProtocolVersion);
       hello.set_protocol_max(kProtocolVersion);
       hello.set_job(identity_.job);
-      hello.set_config_hash(identity_.config_hash);
+      hello.set_config_hash(ConfigHash(config_, /*for_resume=*/false));
       hello.set_manifest_hash(identity_.manifest_hash);
       hello.set_rank(static_cast<uint32_t>(options_.rank));
       hello.set_incarnation(session_->welcome().incarnation());

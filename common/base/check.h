@@ -1,6 +1,6 @@
 // RV_CHECK: invariants of our own code. A failed check prints where and why,
-// and aborts. Never use it on bytes from a socket, a file or a config: those are
-// absl::Status.
+// and aborts. Never use it on bytes from a socket, a file or a config: those
+// are absl::Status.
 //
 //   RV_CHECK(!parts.empty()) << "partition of " << name;
 //   RV_CHECK_EQ(gradient.size(), size_);
@@ -32,12 +32,12 @@ struct Voidify {
 
 }  // namespace rivulet::internal
 
-#define RV_CHECK(condition)                                  \
-  (condition) ? (void)0                                      \
-              : ::rivulet::internal::Voidify() &             \
-                    ::rivulet::internal::CheckFailure(       \
-                        __FILE__, __LINE__, #condition)      \
-                        .stream()
+#define RV_CHECK(condition)                                                   \
+  (condition)                                                                 \
+      ? (void)0                                                               \
+      : ::rivulet::internal::Voidify() &                                      \
+            ::rivulet::internal::CheckFailure(__FILE__, __LINE__, #condition) \
+                .stream()
 
 #define RV_CHECK_OP_(a, op, b) \
   RV_CHECK((a)op(b)) << "(" << (a) << " vs. " << (b) << ") "

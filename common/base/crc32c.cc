@@ -24,4 +24,9 @@ uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes) {
 
 uint32_t Crc32c(absl::string_view bytes) { return ExtendCrc32c(0, bytes); }
 
+uint32_t MaskedCrc32c(absl::string_view bytes) {
+  const uint32_t crc = Crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
 }  // namespace rivulet

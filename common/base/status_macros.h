@@ -28,19 +28,20 @@ inline absl::Status Annotate(const absl::Status& status,
 
 }  // namespace rivulet
 
-#define RV_RETURN_IF_ERROR(expr)                                    \
-  do {                                                              \
-    if (absl::Status rv_status_ = (expr); !rv_status_.ok()) {       \
-      return rv_status_;                                            \
-    }                                                               \
+#define RV_RETURN_IF_ERROR(expr)                              \
+  do {                                                        \
+    if (absl::Status rv_status_ = (expr); !rv_status_.ok()) { \
+      return rv_status_;                                      \
+    }                                                         \
   } while (false)
 
 #define RV_STATUS_CONCAT_INNER_(a, b) a##b
 #define RV_STATUS_CONCAT_(a, b) RV_STATUS_CONCAT_INNER_(a, b)
 
 // `lhs` may be a declaration; it must not contain commas outside parentheses.
-#define RV_ASSIGN_OR_RETURN(lhs, expr) \
-  RV_ASSIGN_OR_RETURN_IMPL_(RV_STATUS_CONCAT_(rv_statusor_, __LINE__), lhs, expr)
+#define RV_ASSIGN_OR_RETURN(lhs, expr)                                      \
+  RV_ASSIGN_OR_RETURN_IMPL_(RV_STATUS_CONCAT_(rv_statusor_, __LINE__), lhs, \
+                            expr)
 
 #define RV_ASSIGN_OR_RETURN_IMPL_(statusor, lhs, expr) \
   auto statusor = (expr);                              \

@@ -2,8 +2,8 @@
 // checking; docs/configuration.md, generated from the same table as the parser,
 // lists each key with unit, default, range and scope.
 //
-//   RV_ASSIGN_OR_RETURN(Config config, LoadConfig("run.yaml",
-//   {"train.epochs=3"}));
+//   RV_ASSIGN_OR_RETURN(Config config,
+//                       LoadConfig("run.yaml", {"train.epochs=3"}));
 //
 // Scope of a key: `job` keys are hashed and must be equal in every process;
 // `local` ones (paths, threads, addresses) may differ; `resumable` ones belong
@@ -52,8 +52,8 @@ struct TrainConfig {      // train.*
   int64_t seed = 1;
   bool drop_last = true;
   double evaluate_every_epochs = 1;  // 0: at the end only
-  int64_t statistics_batches =
-      100;  // batches that re-estimate batch norm at the end
+  // Batches that re-estimate batch norm's statistics at the end.
+  int64_t statistics_batches = 100;
 };
 
 struct ScheduleConfig {         // optimizer.schedule.*

@@ -33,8 +33,9 @@ struct Segment {
 // Immutable after construction.
 class Partition {
  public:
-  // InvalidArgument when num_shards < 1 or there are fewer elements than a
-  // shard each.
+  // Tensors of a few alignments stay whole where the balance allows it; no
+  // shard is empty. InvalidArgument when num_shards < 1 or there are fewer
+  // aligned pieces than shards.
   static absl::StatusOr<Partition> Create(const Manifest& manifest,
                                           int num_shards);
 

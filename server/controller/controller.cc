@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(
 Controller::Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan)
     : folder_(std::move(folder)),
       plan_(std::move(plan)),
-      config_hash_(ConfigHash(plan_->config(), /*for_resume=*/true)) {}
+      config_hash_(ConfigHash(plan_->config(), /*for_resume=*/false)) {}
 
 Controller::~Controller() { Shutdown(); }
 
@@ -99,7 +99,8 @@ absl::Status Controller::TakeUp() {
   if (!yaml.empty()) {
     RV_ASSIGN_OR_RETURN(const Config old,
                         ParseConfig(yaml, paths.config(), {}));
-    if (ConfigHash(old, /*for_resume=*/true) != config_hash_) {
+    if (ConfigHash(old, /*for_resume=*/true) !=
+        ConfigHash(plan_->config(), /*for_resume=*/true)) {
       return absl::FailedPreconditionError(absl::StrCat(
           paths.dir(), ": the run in this folder has another config (",
           paths.config(),

@@ -1,4 +1,5 @@
 #include "compression/frame.h"
+#include "common/base/crc32c.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +10,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "compression/bit_io.h"
-#include "compression/crc32c.h"
 #include "compression/quantizer.h"
 #include "compression/rice.h"
 #include "compression/selector.h"
@@ -68,7 +69,7 @@ std::string FrameOf(const std::string& body) {
   std::string frame(1, static_cast<char>(kFrameVersion));
   AppendVarint(body.size(), &frame);
   frame += body;
-  AppendLittleEndian(Crc32c(frame), 4, &frame);
+  AppendLittleEndian(MaskedCrc32c(frame), 4, &frame);
   return frame;
 }
 
@@ -100,7 +101,7 @@ TEST(FrameTest, WorkedExampleOfTheReadme) {
   encoder.Add(2, sparse, 0, 1000);
   encoder.Add(3, dense, 0, 3);
   EXPECT_EQ(absl::BytesToHexString(encoder.Finish()),
-            "0115041c04003f06fc000f077ffb01810084803e0100fe467c0eeb");
+            "0115041c04003f06fc000f077ffb01810084803e0100fef4c0109b");
 }
 
 TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {

@@ -10,7 +10,6 @@
 
 #include "common/base/random.h"
 #include "compression/bit_io.h"
-#include "compression/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -31,12 +30,6 @@ std::vector<uint32_t> RandomPositions(RandomStream& rng, uint32_t size,
     if (rng.UniformDouble() < density) positions.push_back(i);
   }
   return positions;
-}
-
-TEST(Crc32cTest, HasTheStandardsCheckValue) {
-  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
-  EXPECT_EQ(Crc32c(""), 0u);
-  EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xE3069283u);
 }
 
 TEST(BitIoTest, WhatIsWrittenIsReadBack) {

@@ -147,7 +147,7 @@ TEST(SelectorTest, EqualMagnitudesBeyondTheCapGoLowestPositionFirst) {
   std::vector<float> values(5000, -2.0f);
   Selector selector;
   const auto selected = selector.Select(values, 0.01);
-  EXPECT_THAT(selected, SizeIs(50));
+  ASSERT_THAT(selected, SizeIs(50));
   EXPECT_EQ(selected.back(), 49u);
   // Error feedback then makes the rest larger than what was sent.
   for (const uint32_t p : selected) values[p] = 0;

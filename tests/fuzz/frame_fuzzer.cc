@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "compression/bit_io.h"
-#include "compression/crc32c.h"
 #include "compression/frame.h"
 
 namespace rivulet {
@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string frame(1, static_cast<char>(rivulet::kFrameVersion));
   rivulet::AppendVarint(size, &frame);
   frame.append(input.data(), input.size());
-  rivulet::AppendLittleEndian(rivulet::Crc32c(frame), 4, &frame);
+  rivulet::AppendLittleEndian(rivulet::MaskedCrc32c(frame), 4, &frame);
   rivulet::Decode(frame);
   return 0;
 }

@@ -38,19 +38,19 @@ std::string Sha(const ClusterResult& result) {
 }
 
 // Weights of a run of `config` against plain SGD in one process. Sums over
-// workers are taken in fp32 and in another order than one process's, so each
-// step differs by a few units in the last place, and training amplifies that;
-// `tolerance` is relative to |w| + a thousandth of the tensor's RMS.
-void ExpectEqualsSingleProcess(const Config& config, int slices,
-                               double tolerance) {
-  const ClusterResult result =
-      RunCluster(config, {.run_dir = FreshDir("run")});
+// workers are taken in fp32 and in another order than one process's, so a step
+// differs by some units in the last place (6e-8 of a tensor's norm). Training
+// amplifies that, most where a rounding error carries an activation across
+// ReLU's kink, so runs are kept short; a wrong weight, sign or slice differs by
+// more than 1e-2.
+void ExpectEqualsSingleProcess(const Config& config, int slices) {
+  const ClusterResult result = RunCluster(config, {.run_dir = FreshDir("run")});
   RV_ASSERT_OK(result.status);
   RV_ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const RunPlan> plan,
                           RunPlan::Create(config));
   RV_ASSERT_OK_AND_ASSIGN(const auto reference,
                           TrainReference(*plan, plan->total_steps(), slices));
-  EXPECT_LT(LargestRelativeDifference(result.weights, reference), tolerance);
+  EXPECT_LT(LargestRelativeDifference(result.weights, reference), 1e-4);
 }
 
 class WorkersTest : public ::testing::TestWithParam<int> {};
@@ -61,7 +61,7 @@ TEST_P(WorkersTest, WithoutCompressionEqualSingleProcessSgd) {
   config.cluster.workers = GetParam();
   config.train.max_steps = 24;
   // 32 samples do not divide by 3: slices of 11, 11 and 10.
-  ExpectEqualsSingleProcess(config, 1, 2e-3);
+  ExpectEqualsSingleProcess(config, 1);
 }
 
 TEST_P(WorkersTest, LosslessDgcPathEqualsMomentumSgd) {
@@ -69,7 +69,7 @@ TEST_P(WorkersTest, LosslessDgcPathEqualsMomentumSgd) {
   config.compression.policy = "lossless";
   config.cluster.workers = GetParam();
   config.train.max_steps = 24;
-  ExpectEqualsSingleProcess(config, 1, 2e-3);
+  ExpectEqualsSingleProcess(config, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkersTest, ::testing::Values(1, 2, 3, 4));
@@ -85,7 +85,7 @@ Config SmallResNet() {
                            .width = 16,
                            .seed = 1};
   config.train.batch_size = 8;
-  config.train.max_steps = 4;
+  config.train.max_steps = 2;
   config.train.statistics_batches = 2;
   return config;
 }
@@ -95,14 +95,14 @@ TEST(ClusterTest, GroupNormResNetEqualsSingleProcessSgd) {
   config.model.norm = "group";
   config.compression.policy = "none";
   config.cluster.workers = 3;
-  ExpectEqualsSingleProcess(config, 1, 2e-2);
+  ExpectEqualsSingleProcess(config, 1);
 }
 
 TEST(ClusterTest, BatchNormResNetEqualsSgdWithStatisticsPerSlice) {
   Config config = SmallResNet();
   config.compression.policy = "none";
   config.cluster.workers = 2;
-  ExpectEqualsSingleProcess(config, 2, 2e-2);
+  ExpectEqualsSingleProcess(config, 2);
 }
 
 TEST(ClusterTest, PlainMomentumGoesThroughTheLosslessPathToo) {
@@ -110,7 +110,7 @@ TEST(ClusterTest, PlainMomentumGoesThroughTheLosslessPathToo) {
   config.compression.policy = "lossless";
   config.optimizer.nesterov = false;
   config.train.max_steps = 24;
-  ExpectEqualsSingleProcess(config, 1, 2e-3);
+  ExpectEqualsSingleProcess(config, 1);
 }
 
 TEST(ClusterTest, SameConfigGivesTheSameBitsWhateverTheTiming) {
@@ -120,13 +120,13 @@ TEST(ClusterTest, SameConfigGivesTheSameBitsWhateverTheTiming) {
   RV_ASSERT_OK(undisturbed.status);
   ASSERT_EQ(Sha(undisturbed).size(), 64u);
   for (const int slow : {0, 1}) {
-    const ClusterResult delayed = RunCluster(
-        config, {.run_dir = FreshDir(absl::StrCat("slow", slow)),
-                 .before_push = [slow](int rank, int64_t step) {
-                   if (rank == slow && step % 5 == 0) {
-                     absl::SleepFor(absl::Milliseconds(15));
-                   }
-                 }});
+    const ClusterResult delayed =
+        RunCluster(config, {.run_dir = FreshDir(absl::StrCat("slow", slow)),
+                            .before_push = [slow](int rank, int64_t step) {
+                              if (rank == slow && step % 5 == 0) {
+                                absl::SleepFor(absl::Milliseconds(15));
+                              }
+                            }});
     RV_ASSERT_OK(delayed.status);
     EXPECT_EQ(Sha(delayed), Sha(undisturbed)) << "worker " << slow;
   }
@@ -154,8 +154,7 @@ TEST(ClusterTest, StoppedAndResumedEndsInTheSameBits) {
   int64_t stop_at = 7;
   for (int part = 0; part < 3; ++part, stop_at += 13) {
     const ClusterResult stopped = RunCluster(
-        config,
-        {.run_dir = dir, .resume = part > 0, .stop_at_step = stop_at});
+        config, {.run_dir = dir, .resume = part > 0, .stop_at_step = stop_at});
     RV_ASSERT_OK(stopped.status);
     EXPECT_EQ(stopped.summary.value("status", ""), "stopped");
     EXPECT_GT(stopped.summary.value("steps", 0), stop_at);
@@ -178,8 +177,7 @@ TEST(ClusterTest, ResNetWithBatchNormResumesInTheSameBits) {
       RunCluster(config, {.run_dir = FreshDir("whole")});
   RV_ASSERT_OK(whole.status);
   const std::string dir = FreshDir("parts");
-  RV_ASSERT_OK(
-      RunCluster(config, {.run_dir = dir, .stop_at_step = 3}).status);
+  RV_ASSERT_OK(RunCluster(config, {.run_dir = dir, .stop_at_step = 3}).status);
   const ClusterResult resumed =
       RunCluster(config, {.run_dir = dir, .resume = true});
   RV_ASSERT_OK(resumed.status);
@@ -213,17 +211,33 @@ TEST(ClusterTest, SummaryHoldsWhatScriptsRelyOn) {
   const ClusterResult result =
       RunCluster(SmallConfig(), {.run_dir = FreshDir("run")});
   RV_ASSERT_OK(result.status);
-  for (const char* key :
-       {"status", "steps", "epochs", "test_accuracy", "train_loss", "seconds",
-        "samples_per_second", "bytes_up", "bytes_down", "dense_bytes_up",
-        "dense_bytes_down", "ratio", "ratio_steady_up", "workers", "shards",
-        "seed", "weights_sha256", "version", "host", "payload_up",
-        "payload_down"}) {
+  for (const char* key : {"status",
+                          "steps",
+                          "epochs",
+                          "test_accuracy",
+                          "train_loss",
+                          "seconds",
+                          "samples_per_second",
+                          "bytes_up",
+                          "bytes_down",
+                          "dense_bytes_up",
+                          "dense_bytes_down",
+                          "ratio",
+                          "ratio_steady_up",
+                          "workers",
+                          "shards",
+                          "seed",
+                          "weights_sha256",
+                          "version",
+                          "host",
+                          "payload_up",
+                          "payload_down"}) {
     EXPECT_TRUE(result.summary.contains(key)) << key;
   }
   EXPECT_EQ(result.summary["status"], "complete");
   EXPECT_EQ(result.summary["steps"], 64);
-  const double dense = 4.0 * 2 * 64 * (64 * 32 + 32 + 32 * 16 + 16 + 16 * 4 + 4);
+  const double dense =
+      4.0 * 2 * 64 * (64 * 32 + 32 + 32 * 16 + 16 + 16 * 4 + 4);
   EXPECT_EQ(result.summary["dense_bytes_up"].get<double>(), dense);
 }
 

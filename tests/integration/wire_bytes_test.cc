@@ -32,18 +32,17 @@ TEST(WireBytesTest, ReportedBytesAreThoseOnTheSocket) {
                           TcpRelay::Start(config.local.listen));
   config.local.advertise = data->address();
   std::unique_ptr<TcpRelay> control;
-  const ClusterResult result =
-      RunCluster(config, {.run_dir = dir,
-                          .through = [&](const std::string& controller) {
-                            control = *TcpRelay::Start(controller);
-                            return control->address();
-                          }});
+  const ClusterResult result = RunCluster(
+      config, {.run_dir = dir, .through = [&](const std::string& controller) {
+                 control = *TcpRelay::Start(controller);
+                 return control->address();
+               }});
   RV_ASSERT_OK(result.status);
   const auto reported = [&](const char* key) {
     return result.summary.at(key).get<double>();
   };
-  const double up = static_cast<double>(data->bytes_to_target() +
-                                        control->bytes_to_target());
+  const double up =
+      static_cast<double>(data->bytes_to_target() + control->bytes_to_target());
   const double down = static_cast<double>(data->bytes_from_target() +
                                           control->bytes_from_target());
   // HTTP/2's own housekeeping (settings, window updates, pings, the calls'

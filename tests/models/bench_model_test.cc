@@ -37,11 +37,12 @@ TEST(BenchModelTest, MeasuresEveryPartOfAStep) {
 TEST(BenchModelTest, CountsTheOperationsOfResNet20) {
   // By hand, multiplications of one forward pass: first layer, then stages of
   // 6, 1 + 5 and 1 + 5 convolutions, the linear layer.
-  const double first = 1024.0 * 16 * 27;
-  const double rest = 1024.0 * 6 * 16 * 144 +
-                      256.0 * (32 * 144 + 5 * 32 * 288) +
-                      64.0 * (64 * 288 + 5 * 64 * 576) + 640;
-  RV_ASSERT_OK_AND_ASSIGN(const BenchResult result, BenchModel(Short()));
+  const double first = 64.0 * 16 * 27;
+  const double rest = 64.0 * 6 * 16 * 144 + 16.0 * (32 * 144 + 5 * 32 * 288) +
+                      4.0 * (64 * 288 + 5 * 64 * 576) + 640;
+  BenchOptions options = Short();
+  options.model.height = options.model.width = 8;
+  RV_ASSERT_OK_AND_ASSIGN(const BenchResult result, BenchModel(options));
   EXPECT_DOUBLE_EQ(result.flops_per_image, 2 * (2 * first + 3 * rest));
 }
 

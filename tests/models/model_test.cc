@@ -203,9 +203,9 @@ TEST_P(BuiltInModelTest, ABatchSizeBetweenChangesNothing) {
 TEST_P(BuiltInModelTest, TrainingLearnsABatchByHeart) {
   const ModelOptions options = GetParam();
   const auto model = Make(options);
-  const Batch batch = RandomBatch(options, 8, 1);
+  const Batch batch = RandomBatch(options, 4, 1);
   const double first = model->Forward(batch.images, batch.labels).loss_sum;
-  const int steps = options.name == "mlp" ? 500 : 30;
+  const int steps = options.name == "mlp" ? 500 : 20;
   for (int step = 0; step < steps; ++step) {
     model->Forward(batch.images, batch.labels);
     model->Backward([](int) {});
@@ -213,7 +213,7 @@ TEST_P(BuiltInModelTest, TrainingLearnsABatchByHeart) {
   }
   const LossResult last = model->Forward(batch.images, batch.labels);
   EXPECT_LT(last.loss_sum, 0.3 * first);
-  EXPECT_EQ(last.correct, 8);
+  EXPECT_EQ(last.correct, 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -268,14 +268,15 @@ TEST(ModelTest, ImagesMayEndBeforeTheBackwardPass) {
 }
 
 TEST(ModelTest, EvaluationAddsUpOverSlicesAndChangesNothing) {
-  const ModelOptions options = SmallResNet();
+  ModelOptions options = SmallResNet();
+  options.height = options.width = 4;
   const auto model = Make(options);
   Train(*model, options, 2, {8});
   const auto before = Train(*model, options, 0, {1});
   const Batch batch = RandomBatch(options, 300, 1);
   const LossResult whole = model->Evaluate(batch.images, batch.labels);
   LossResult parts;
-  const int64_t image = 3 * 12 * 8;
+  const int64_t image = 3 * 4 * 4;
   for (int64_t begin = 0; begin < 300; begin += 100) {
     const LossResult part = model->Evaluate(
         absl::MakeSpan(batch.images).subspan(begin * image, 100 * image),
@@ -295,14 +296,14 @@ TEST(ModelTest, EvaluationAddsUpOverSlicesAndChangesNothing) {
 TEST(ModelTest, EstimatedStatisticsAreThoseOfTheBatches) {
   const ModelOptions options = SmallResNet();
   const auto model = Make(options);
-  const Batch batch = RandomBatch(options, 64, 1);
+  const Batch batch = RandomBatch(options, 24, 1);
   const double far = model->Evaluate(batch.images, batch.labels).loss_sum;
   model->BeginStatistics();
   const double trained = model->Forward(batch.images, batch.labels).loss_sum;
   model->Forward(batch.images, batch.labels);
   model->EndStatistics();
   const double evaluated = model->Evaluate(batch.images, batch.labels).loss_sum;
-  EXPECT_NEAR(evaluated, trained, 5e-3 * trained);
+  EXPECT_NEAR(evaluated, trained, 1e-2 * trained);
   EXPECT_GT(std::abs(far - trained), 5e-2 * trained);
 }
 

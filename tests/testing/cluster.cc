@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/run_plan.h"
 #include "models/checkpoint/tensor_file.h"
@@ -39,11 +40,10 @@ absl::Status RunDaemons(const Config& config, const ClusterOptions& options,
   std::vector<std::thread> threads;
   for (int shard = 0; shard < config.cluster.shards; ++shard) {
     threads.emplace_back([&, shard] {
-      results[shard] =
-          RunShard(config, {.shard = shard,
-                            .resume = options.resume,
-                            .run_dir = options.run_dir,
-                            .stop_requested = nullptr});
+      results[shard] = RunShard(config, {.shard = shard,
+                                         .resume = options.resume,
+                                         .run_dir = options.run_dir,
+                                         .stop_requested = nullptr});
     });
   }
   for (int rank = 0; rank < config.cluster.workers; ++rank) {
@@ -51,6 +51,11 @@ absl::Status RunDaemons(const Config& config, const ClusterOptions& options,
       const auto before_push = [&, rank](int64_t step) {
         if (rank == 0 && step == options.stop_at_step) {
           controller.RequestStop("the test asks");
+        }
+        // Time for the stop to take effect before a short run is over.
+        if (rank == 0 && options.stop_at_step >= 0 &&
+            step > options.stop_at_step) {
+          absl::SleepFor(absl::Milliseconds(100));
         }
         if (options.before_push) options.before_push(rank, step);
       };

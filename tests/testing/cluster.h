@@ -1,5 +1,5 @@
-// A whole cluster in threads of one process, over loopback: the same code as the
-// daemons', without processes.
+// A whole cluster in threads of one process, over loopback: the same code as
+// the daemons', without processes.
 //
 //   ClusterResult result = RunCluster(config, {.run_dir = dir});
 //   RV_ASSERT_OK(result.status);
@@ -20,16 +20,16 @@
 namespace rivulet::testing {
 
 struct ClusterOptions {
-  std::string run_dir;
+  std::string run_dir = {};
   bool resume = false;
   // Called before each worker's commit, from its thread. May be null.
-  std::function<void(int rank, int64_t step)> before_push;
+  std::function<void(int rank, int64_t step)> before_push = nullptr;
   // Asks the controller to stop, with a checkpoint, once worker 0 has reached
   // this step; -1: never.
   int64_t stop_at_step = -1;
   // Called once with the controller's address and gives what the daemons dial
   // instead: a relay's. May be null.
-  std::function<std::string(const std::string&)> through;
+  std::function<std::string(const std::string&)> through = nullptr;
 };
 
 struct ClusterResult {

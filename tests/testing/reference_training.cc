@@ -22,11 +22,11 @@ void Step(const RunPlan& plan, int64_t step, int index,
   const OptimizerConfig& optimizer = plan.config().optimizer;
   const double rate = plan.LearningRate(step);
   for (size_t i = 0; i < weights.size(); ++i) {
-    const double g =
-        gradient[i] + plan.WeightDecay(index) * double{weights[i]};
+    const double g = gradient[i] + plan.WeightDecay(index) * double{weights[i]};
     double& u = (*momentum)[i];
     u = optimizer.momentum * u + g;
-    const double direction = optimizer.nesterov ? g + optimizer.momentum * u : u;
+    const double direction =
+        optimizer.nesterov ? g + optimizer.momentum * u : u;
     weights[i] = static_cast<float>(weights[i] - rate * direction);
   }
 }
@@ -49,7 +49,8 @@ absl::StatusOr<std::vector<std::vector<float>>> TrainReference(
     momenta.emplace_back(spec.num_elements());
   }
   for (int64_t step = 0; step < steps; ++step) {
-    for (auto& gradient : gradients) std::fill(gradient.begin(), gradient.end(), 0.0);
+    for (auto& gradient : gradients)
+      std::fill(gradient.begin(), gradient.end(), 0.0);
     for (int slice = 0; slice < slices; ++slice) {
       RV_ASSIGN_OR_RETURN(const Batch batch, loader.Make(step, slices, slice));
       if (batch.size() == 0) continue;
@@ -84,13 +85,14 @@ double LargestRelativeDifference(const std::vector<std::vector<float>>& a,
   double worst = 0;
   for (size_t t = 0; t < a.size(); ++t) {
     RV_CHECK_EQ(a[t].size(), b[t].size());
+    double difference = 0;
     double squares = 0;
-    for (const float x : b[t]) squares += double{x} * x;
-    const double rms = std::sqrt(squares / static_cast<double>(b[t].size()));
     for (size_t i = 0; i < a[t].size(); ++i) {
-      const double scale = std::abs(b[t][i]) + 1e-3 * rms + 1e-12;
-      worst = std::max(worst, std::abs(double{a[t][i]} - b[t][i]) / scale);
+      const double d = double{a[t][i]} - b[t][i];
+      difference += d * d;
+      squares += double{b[t][i]} * b[t][i];
     }
+    worst = std::max(worst, std::sqrt(difference / (squares + 1e-30)));
   }
   return worst;
 }

@@ -13,13 +13,14 @@
 namespace rivulet::testing {
 
 // Trains `steps` steps of `plan`'s model and data with momentum SGD. The global
-// batch is computed in `slices` parts, one after the other, whose mean gradients
-// are averaged by size: with batch norm this keeps statistics per slice, without
-// it the number of slices matters to rounding only. Returns the parameters.
+// batch is computed in `slices` parts, one after the other, whose mean
+// gradients are averaged by size: with batch norm this keeps statistics per
+// slice, without it the number of slices matters to rounding only. Returns the
+// parameters.
 absl::StatusOr<std::vector<std::vector<float>>> TrainReference(
     const RunPlan& plan, int64_t steps, int slices);
 
-// The largest |a - b| / (|b| + 1e-3 * rms(b of the tensor)) over all elements.
+// The largest ||a - b|| / ||b|| over the tensors.
 double LargestRelativeDifference(const std::vector<std::vector<float>>& a,
                                  const std::vector<std::vector<float>>& b);
 

@@ -1,8 +1,8 @@
 // Matchers for absl::Status and absl::StatusOr.
 //
 //   EXPECT_THAT(DoIt(), IsOk());
-//   EXPECT_THAT(Parse("x"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("x")));
-//   EXPECT_THAT(Answer(), IsOkAndHolds(42));
+//   EXPECT_THAT(Parse("x"), StatusIs(absl::StatusCode::kInvalidArgument,
+//   HasSubstr("x"))); EXPECT_THAT(Answer(), IsOkAndHolds(42));
 //   RV_ASSERT_OK_AND_ASSIGN(auto value, Compute());
 
 #ifndef RIVULET_TESTS_TESTING_STATUS_MATCHERS_H_
@@ -33,7 +33,8 @@ MATCHER(IsOk, "is OK") {
 }
 
 MATCHER_P2(StatusIs, code, message,
-           "has code " + absl::StatusCodeToString(code) + " and a message that " +
+           "has code " + absl::StatusCodeToString(code) +
+               " and a message that " +
                ::testing::DescribeMatcher<std::string>(message)) {
   const absl::Status& status = GetStatus(arg);
   *result_listener << status.ToString();
@@ -58,11 +59,11 @@ MATCHER_P(IsOkAndHolds, value, "is OK and holds the value") {
 #define RV_ASSERT_OK(expr) ASSERT_THAT((expr), ::rivulet::testing::IsOk())
 #define RV_EXPECT_OK(expr) EXPECT_THAT((expr), ::rivulet::testing::IsOk())
 
-#define RV_ASSERT_OK_AND_ASSIGN(lhs, expr) \
-  RV_ASSERT_OK_AND_ASSIGN_IMPL_(           \
-      RV_STATUS_CONCAT_(rv_assert_, __LINE__), lhs, expr)
-#define RV_ASSERT_OK_AND_ASSIGN_IMPL_(statusor, lhs, expr)   \
-  auto statusor = (expr);                                    \
+#define RV_ASSERT_OK_AND_ASSIGN(lhs, expr)                                    \
+  RV_ASSERT_OK_AND_ASSIGN_IMPL_(RV_STATUS_CONCAT_(rv_assert_, __LINE__), lhs, \
+                                expr)
+#define RV_ASSERT_OK_AND_ASSIGN_IMPL_(statusor, lhs, expr)    \
+  auto statusor = (expr);                                     \
   ASSERT_TRUE(statusor.ok()) << statusor.status().ToString(); \
   lhs = *std::move(statusor)
 

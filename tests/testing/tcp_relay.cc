@@ -39,9 +39,8 @@ absl::StatusOr<sockaddr_in> ParseAddress(const std::string& address) {
 int Dial(const std::string& target) {
   const absl::StatusOr<sockaddr_in> address = ParseAddress(target);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (!address.ok() ||
-      connect(fd, reinterpret_cast<const sockaddr*>(&*address),
-              sizeof(*address)) != 0) {
+  if (!address.ok() || connect(fd, reinterpret_cast<const sockaddr*>(&*address),
+                               sizeof(*address)) != 0) {
     close(fd);
     return -1;
   }
@@ -153,7 +152,7 @@ void TcpRelay::Forward(Connection* connection) {
         break;
       }
       *counts[from] += got;
-      if (delay_us_ > 0) absl::SleepFor(absl::Microseconds(delay_us_));
+      if (delay_us_ > 0) absl::SleepFor(absl::Microseconds(delay_us_.load()));
       open = open && WriteAll(ends[1 - from], buffer.data(), got);
     }
   }

@@ -115,7 +115,8 @@ void AddBenchCommand(CLI::App* app, Command* run) {
   command->footer(
       "Examples:\n"
       "  rivulet bench model resnet20\n"
-      "  rivulet bench model resnet56 --batch 64 --threads 1 --json bench.json");
+      "  rivulet bench model resnet56 --batch 64 --threads 1 --json "
+      "bench.json");
   command->callback([arguments, run] {
     *run = [arguments] { return BenchModelCommand(*arguments); };
   });

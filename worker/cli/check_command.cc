@@ -28,16 +28,17 @@ void PrintPlan(const RunPlan& plan) {
   std::printf("model        %s, %lld parameters in %d tensors\n",
               config.model.name.c_str(), static_cast<long long>(parameters),
               static_cast<int>(plan.manifest().parameters.size()));
-  std::printf("steps        %lld (%lld an epoch), global batch %lld, %lld workers\n",
-              static_cast<long long>(plan.total_steps()),
-              static_cast<long long>(plan.steps_per_epoch()),
-              static_cast<long long>(config.train.batch_size),
-              static_cast<long long>(config.cluster.workers));
+  std::printf(
+      "steps        %lld (%lld an epoch), global batch %lld, %lld workers\n",
+      static_cast<long long>(plan.total_steps()),
+      static_cast<long long>(plan.steps_per_epoch()),
+      static_cast<long long>(config.train.batch_size),
+      static_cast<long long>(config.cluster.workers));
   std::printf("shards      ");
   for (int shard = 0; shard < plan.partition().num_shards(); ++shard) {
-    std::printf(" %s",
-                HumanBytes(4.0 * plan.partition().elements_of_shard(shard))
-                    .c_str());
+    std::printf(
+        " %s",
+        HumanBytes(4.0 * plan.partition().elements_of_shard(shard)).c_str());
   }
   std::printf("\n");
   std::printf("dense        %s a step, worker and direction\n",
@@ -73,8 +74,8 @@ absl::Status Check(const CheckArguments& arguments) {
 }  // namespace
 
 void AddCheckCommand(CLI::App* app, Command* run) {
-  CLI::App* command = app->add_subcommand(
-      "check", "Check a config and say what it would do");
+  CLI::App* command =
+      app->add_subcommand("check", "Check a config and say what it would do");
   auto arguments = std::make_shared<CheckArguments>();
   command->add_option("config", arguments->config, "YAML config");
   command

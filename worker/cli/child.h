@@ -2,8 +2,8 @@
 // by the tail, ended with its parent.
 //
 // The child gets two descriptors: the read end of the parent's life pipe, whose
-// other end closes when the parent dies (however it dies), and, if asked, a pipe
-// on which it says that it is ready.
+// other end closes when the parent dies (however it dies), and, if asked, a
+// pipe on which it says that it is ready.
 
 #ifndef RIVULET_WORKER_CLI_CHILD_H_
 #define RIVULET_WORKER_CLI_CHILD_H_

@@ -41,8 +41,9 @@ absl::Status LoadTensor(const TensorFile& file, const TensorSpec& spec,
   }
   if (tensor->shape != spec.shape) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", spec.name, " has shape [", absl::StrJoin(tensor->shape, ", "),
-        "]; the config's model needs [", absl::StrJoin(spec.shape, ", "), "]"));
+        "tensor ", spec.name, " has shape [",
+        absl::StrJoin(tensor->shape, ", "), "]; the config's model needs [",
+        absl::StrJoin(spec.shape, ", "), "]"));
   }
   std::copy(tensor->values.begin(), tensor->values.end(), to.begin());
   return absl::OkStatus();
@@ -56,8 +57,8 @@ absl::Status LoadWeights(const std::string& path, Model& model) {
         LoadTensor(file, manifest.parameters[i], model.parameter(i)), path));
   }
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
-    RV_RETURN_IF_ERROR(Annotate(
-        LoadTensor(file, manifest.buffers[i], model.buffer(i)), path));
+    RV_RETURN_IF_ERROR(
+        Annotate(LoadTensor(file, manifest.buffers[i], model.buffer(i)), path));
   }
   model.ParametersChanged();
   return absl::OkStatus();
@@ -69,12 +70,13 @@ absl::Status Eval(const EvalArguments& arguments) {
       is_run ? std::filesystem::path(arguments.target) / "weights.safetensors"
              : std::filesystem::path(arguments.target);
   const std::string config_path =
-      arguments.config.empty() ? (weights.parent_path() / "config.yaml").string()
-                               : arguments.config;
+      arguments.config.empty()
+          ? (weights.parent_path() / "config.yaml").string()
+          : arguments.config;
   if (!std::filesystem::exists(weights)) {
     return absl::NotFoundError(absl::StrCat(
-        weights.string(), is_run ? " is not there: has this run finished?"
-                                 : " is not there"));
+        weights.string(),
+        is_run ? " is not there: has this run finished?" : " is not there"));
   }
   RV_ASSIGN_OR_RETURN(const Config config,
                       LoadConfig(config_path, arguments.overrides));
@@ -84,13 +86,11 @@ absl::Status Eval(const EvalArguments& arguments) {
       arguments.threads > 0
           ? arguments.threads
           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  RV_ASSIGN_OR_RETURN(
-      std::unique_ptr<Model> model,
-      CreateModel(plan->model_options(), {.threads = threads}));
+  RV_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                      CreateModel(plan->model_options(), {.threads = threads}));
   RV_RETURN_IF_ERROR(LoadWeights(weights.string(), *model));
-  RV_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const Dataset> test,
-      OpenDataset(plan->dataset_options(), Split::kTest));
+  RV_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> test,
+                      OpenDataset(plan->dataset_options(), Split::kTest));
   RV_ASSIGN_OR_RETURN(const LossResult result,
                       EvaluateDataset(*model, *test, 0, test->size(), 256));
 
@@ -114,8 +114,8 @@ absl::Status Eval(const EvalArguments& arguments) {
 }  // namespace
 
 void AddEvalCommand(CLI::App* app, Command* run) {
-  CLI::App* command = app->add_subcommand(
-      "eval", "Evaluate trained weights on the test set");
+  CLI::App* command =
+      app->add_subcommand("eval", "Evaluate trained weights on the test set");
   auto arguments = std::make_shared<EvalArguments>();
   command
       ->add_option("run_or_weights", arguments->target,

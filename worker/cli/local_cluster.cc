@@ -20,6 +20,10 @@ namespace {
 // the controller tells everybody, and the shards and workers leave.
 constexpr absl::Duration kGrace = absl::Seconds(15);
 
+// A daemon that fails before it has joined is unknown to the controller, which
+// would wait for it: after this long it is told to stop.
+constexpr absl::Duration kTellController = absl::Seconds(1);
+
 absl::StatusCode CodeOfExit(const ChildExit& exit) {
   switch (exit.code) {
     case kExitUsage:
@@ -66,14 +70,14 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
       new LocalCluster(options, std::move(life)));
   RV_RETURN_IF_ERROR(cluster->StartController());
   for (int shard = 0; shard < options.shards; ++shard) {
-    RV_RETURN_IF_ERROR(
-        cluster->StartDaemon(absl::StrCat("shard-", shard), "rivulet-server",
-                             {"--shard", absl::StrCat(shard)}));
+    RV_RETURN_IF_ERROR(cluster->StartDaemon(absl::StrCat("shard-", shard),
+                                            "rivulet-server",
+                                            {"--shard", absl::StrCat(shard)}));
   }
   for (int rank = 0; rank < options.workers; ++rank) {
-    RV_RETURN_IF_ERROR(
-        cluster->StartDaemon(absl::StrCat("worker-", rank), "rivulet-worker",
-                             {"--rank", absl::StrCat(rank)}));
+    RV_RETURN_IF_ERROR(cluster->StartDaemon(absl::StrCat("worker-", rank),
+                                            "rivulet-worker",
+                                            {"--rank", absl::StrCat(rank)}));
   }
   return cluster;
 }
@@ -84,9 +88,12 @@ std::vector<std::string> LocalCluster::CommonArguments(
     const std::string& program) const {
   std::vector<std::string> arguments = {
       absl::StrCat(options_.program_dir, "/", program),
-      "--config", options_.config_path,
-      "--run-dir", options_.run_dir,
-      "--parent-fd", absl::StrCat(kChildParentFd)};
+      "--config",
+      options_.config_path,
+      "--run-dir",
+      options_.run_dir,
+      "--parent-fd",
+      absl::StrCat(kChildParentFd)};
   if (options_.resume) arguments.push_back("--resume");
   for (const std::string& override_text : options_.overrides) {
     arguments.push_back("--set");
@@ -124,9 +131,8 @@ absl::Status LocalCluster::StartDaemon(const std::string& name,
   arguments.insert(arguments.end(), role.begin(), role.end());
   arguments.push_back("--set");
   arguments.push_back(absl::StrCat("cluster.controller=", address_));
-  RV_ASSIGN_OR_RETURN(
-      std::unique_ptr<Child> child,
-      Child::Spawn(name, std::move(arguments), life_, nullptr));
+  RV_ASSIGN_OR_RETURN(std::unique_ptr<Child> child,
+                      Child::Spawn(name, std::move(arguments), life_, nullptr));
   children_.push_back(std::move(child));
   return absl::OkStatus();
 }
@@ -147,7 +153,12 @@ bool LocalCluster::Poll() {
       failed_at_ == absl::InfiniteFuture()) {
     failed_at_ = absl::Now();
   }
-  if (!all_ended && absl::Now() - failed_at_ > kGrace) {
+  const absl::Duration since_failure = absl::Now() - failed_at_;
+  if (!all_ended && !told_ && since_failure > kTellController) {
+    told_ = true;
+    RequestStop();
+  }
+  if (!all_ended && since_failure > kGrace) {
     KillAll();
     return true;
   }
@@ -176,25 +187,23 @@ absl::Status LocalCluster::Reason(Child& child) const {
       absl::StrAppend(&reason, "\n  ", line);
     }
   }
-  return absl::Status(CodeOfExit(exit),
-                      absl::StrCat(child.name(), ": ", reason, " (log: ",
-                                   options_.run_dir, "/logs/", child.name(),
-                                   ".log)"));
+  return absl::Status(
+      CodeOfExit(exit),
+      absl::StrCat(child.name(), ": ", reason, " (log: ", options_.run_dir,
+                   "/logs/", child.name(), ".log)"));
 }
 
 absl::Status LocalCluster::Result() {
-  // The controller knows why a run failed; the others report its word.
-  const std::optional<ChildExit>& controller = children_[0]->Poll();
-  if (first_failed_ != nullptr && first_failed_->Poll()->signal != 0) {
-    return Reason(*first_failed_);
-  }
-  if (controller.has_value() && controller->code != 0) {
-    return Reason(*children_[0]);
+  // The first to fail knows why; the others end because of it. A process that
+  // something killed says nothing, so it is looked for first.
+  for (const std::unique_ptr<Child>& child : children_) {
+    const std::optional<ChildExit>& exit = child->Poll();
+    if (!killed_ && exit.has_value() && exit->signal != 0) {
+      return Reason(*child);
+    }
   }
   if (first_failed_ != nullptr) return Reason(*first_failed_);
-  if (!controller.has_value()) {
-    return absl::InternalError("the controller did not end");
-  }
+  if (killed_) return absl::InternalError("not all processes ended in time");
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// A whole cluster on this machine: the controller, the shards and the workers of
-// one config as child processes. None of them outlives this object, or this
+// A whole cluster on this machine: the controller, the shards and the workers
+// of one config as child processes. None of them outlives this object, or this
 // process.
 //
 //   RV_ASSIGN_OR_RETURN(auto cluster, LocalCluster::Start(options));
@@ -71,6 +71,7 @@ class LocalCluster {
   std::vector<std::unique_ptr<Child>> children_;  // the controller first
   Child* first_failed_ = nullptr;
   bool killed_ = false;
+  bool told_ = false;  // whether the controller was told of the failure
   absl::Time failed_at_ = absl::InfiniteFuture();
 };
 

@@ -1,5 +1,6 @@
 #include "worker/cli/progress.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -12,8 +13,12 @@ namespace {
 
 using Phase = v1::RunStatus;
 
+// Children that this process has just started need no mention for this long.
+constexpr absl::Duration kUsualJoinTime = absl::Seconds(10);
+
 bool IsTraining(const v1::RunStatus& status) {
-  return status.phase() == Phase::TRAINING || status.phase() == Phase::FINISHING;
+  return status.phase() == Phase::TRAINING ||
+         status.phase() == Phase::FINISHING;
 }
 
 // Two digits after the point up to 10, one up to 100, none above.
@@ -48,16 +53,15 @@ std::string HumanDuration(double seconds) {
 }
 
 std::string ProgressLine(const v1::RunStatus& status) {
-  std::string line = absl::StrFormat(
-      "epoch %.2f  step %d/%d  loss %.4f  accuracy %.1f %%", status.epoch(),
-      status.step(), status.total_steps(), status.train_loss(),
-      100 * status.train_accuracy());
+  std::string line =
+      absl::StrFormat("epoch %.2f  step %d/%d  loss %.4f  accuracy %.1f %%",
+                      status.epoch(), status.step(), status.total_steps(),
+                      status.train_loss(), 100 * status.train_accuracy());
   if (status.test_accuracy() >= 0) {
     absl::StrAppendFormat(&line, "  test %.2f %%",
                           100 * status.test_accuracy());
   }
-  absl::StrAppendFormat(&line, "  %.0f samples/s",
-                        status.samples_per_second());
+  absl::StrAppendFormat(&line, "  %.0f samples/s", status.samples_per_second());
   if (status.ratio() > 0) {
     absl::StrAppend(&line, "  ratio ", Ratio(status.ratio()), "x");
   }
@@ -98,8 +102,8 @@ absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
                                   number("samples_per_second"),
                                   static_cast<int64_t>(number("steps"))));
   absl::StrAppend(&text, "traffic        ", HumanBytes(up), " up, ",
-                  HumanBytes(down), " down; dense would be ",
-                  HumanBytes(dense), ": ", Ratio(number("ratio")),
+                  HumanBytes(down), " down; dense would be ", HumanBytes(dense),
+                  ": ", Ratio(number("ratio")),
                   " times less (whole run, both ways, on the wire)\n");
   absl::StrAppend(&text, "files          ", run_dir,
                   ": weights.safetensors, summary.json, metrics.csv, logs/\n");
@@ -116,8 +120,12 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   phase_ = status.phase();
   evaluations_ = status.evaluations();
 
+  first_ = std::min(first_, now);
+
   if (!IsTraining(status)) {
-    if (!status.message().empty() && status.message() != message_) {
+    const bool usual =
+        status.phase() == Phase::WAITING && now - first_ < kUsualJoinTime;
+    if (!usual && !status.message().empty() && status.message() != message_) {
       Say(status.message());
       message_ = status.message();
     }

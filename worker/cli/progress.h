@@ -35,6 +35,7 @@ class ProgressPrinter {
   // of phase.
   ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval);
 
+  // Who is missing while daemons join is said only once that takes long.
   void Show(const v1::RunStatus& status, absl::Time now);
   // A line of its own, above the progress line.
   void Say(const std::string& line);
@@ -46,6 +47,7 @@ class ProgressPrinter {
   const bool terminal_;
   const absl::Duration plain_interval_;
   size_t drawn_ = 0;  // characters of the line on the terminal
+  absl::Time first_ = absl::InfiniteFuture();  // when Show was first called
   absl::Time last_ = absl::InfinitePast();
   v1::RunStatus::Phase phase_ = v1::RunStatus::PHASE_UNSPECIFIED;
   std::string message_;

@@ -37,7 +37,9 @@ struct TrainArguments {
 };
 
 // Interrupts so far. A signal handler may touch nothing but this.
-volatile sig_atomic_t interrupts = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): handler state
+volatile sig_atomic_t interrupts =
+    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables):
+        // handler state
 void OnInterrupt(int) { interrupts = interrupts + 1; }
 
 // Follows a controller's Watch stream in a thread of its own and keeps the
@@ -119,8 +121,8 @@ absl::Status Train(const TrainArguments& arguments,
   LocalClusterOptions options;
   options.program_dir = std::filesystem::path(program).parent_path();
   options.config_path = arguments.config;
-  options.run_dir = arguments.run_dir.empty() ? DefaultRunDir(config)
-                                              : arguments.run_dir;
+  options.run_dir =
+      arguments.run_dir.empty() ? DefaultRunDir(config) : arguments.run_dir;
   options.overrides = arguments.overrides;
   options.resume = arguments.resume;
   options.workers = static_cast<int>(config.cluster.workers);
@@ -128,9 +130,9 @@ absl::Status Train(const TrainArguments& arguments,
   if (config.local.threads == 0) {
     const int64_t cores =
         std::max<int64_t>(1, std::thread::hardware_concurrency());
-    options.overrides.push_back(absl::StrCat(
-        "local.threads=",
-        std::max<int64_t>(1, cores / config.cluster.workers)));
+    options.overrides.push_back(
+        absl::StrCat("local.threads=",
+                     std::max<int64_t>(1, cores / config.cluster.workers)));
   }
 
   struct sigaction action = {};

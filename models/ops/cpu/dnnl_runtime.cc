@@ -9,8 +9,6 @@ namespace {
 
 int64_t PreferredBlock() {
   switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-    case dnnl::cpu_isa::avx:
     case dnnl::cpu_isa::avx2:
     case dnnl::cpu_isa::avx2_vnni:
       return 8;
@@ -21,7 +19,7 @@ int64_t PreferredBlock() {
     case dnnl::cpu_isa::avx512_core_bf16:
     case dnnl::cpu_isa::avx512_core_amx:
       return 16;
-    default:
+    default:  // without AVX2 only products of plain matrices are fast
       return 1;
   }
 }

@@ -57,7 +57,7 @@ class DnnlRuntime {
   int threads() const { return threads_; }
   const dnnl::engine& engine() const { return engine_; }
   // Channels of a block, chosen by what the processor's convolutions prefer: 16
-  // with AVX-512, 8 with AVX2, AVX and SSE4.1, else 1 (plain).
+  // with AVX-512, 8 with AVX2, else 1 (plain).
   int64_t channel_block() const { return channel_block_; }
 
   // May throw dnnl::error, as all of oneDNN's constructors.

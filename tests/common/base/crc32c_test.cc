@@ -48,5 +48,22 @@ TEST(Crc32cTest, EqualsTheNaiveOneAtEveryLengthAndSplit) {
   }
 }
 
+// Why the mask is there.
+TEST(Crc32cTest, OnlyTheMaskedFormTellsBytesApartThatCarryTheirOwnChecksum) {
+  const auto followed_by = [](std::string bytes, uint32_t crc) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      bytes.push_back(static_cast<char>((crc >> shift) & 0xff));
+    }
+    return Crc32c(bytes);
+  };
+  EXPECT_EQ(followed_by("one", Crc32c("one")),
+            followed_by("two", Crc32c("two")));
+  EXPECT_NE(followed_by("one", MaskedCrc32c("one")),
+            followed_by("two", MaskedCrc32c("two")));
+  // LevelDB's Mask(0xE3069283).
+  EXPECT_EQ(MaskedCrc32c("123456789"),
+            0xE3069283u / 32768 + (0xE3069283u << 17) + 0xa282ead8u);
+}
+
 }  // namespace
 }  // namespace rivulet

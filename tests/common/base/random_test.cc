@@ -12,8 +12,8 @@
 namespace rivulet {
 namespace {
 
-// The known-answer vector that Random123 publishes for philox4x32-10 with a zero
-// key and counter: the library found here is the generator we think it is.
+// The known-answer vector that Random123 publishes for philox4x32-10 with a
+// zero key and counter: the library found here is the generator we think it is.
 TEST(RandomTest, LibraryIsPhilox4x32Of10Rounds) {
   const r123::Philox4x32::ctr_type out = r123::Philox4x32()({{}}, {{}});
   EXPECT_EQ(out[0], 0x6627e8d5u);
@@ -35,7 +35,8 @@ TEST(RandomTest, StreamIsPinned) {
   const std::vector<uint32_t> got = {rng.Next32(), rng.Next32(), rng.Next32(),
                                      rng.Next32(), rng.Next32()};
   EXPECT_THAT(got, ::testing::ElementsAreArray(std::vector<uint32_t>{
-                       3863033038u, 1977635419u, 4078975749u, 1094385801u, 1032562838u}));
+                       3863033038u, 1977635419u, 4078975749u, 1094385801u,
+                       1032562838u}));
 }
 
 TEST(RandomTest, EveryPartOfTheNameMatters) {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -37,9 +36,8 @@ std::string FileOf(const std::string& header, const std::string& data) {
 }
 
 std::string FloatBytes(const std::vector<float>& values) {
-  std::string bytes(values.size() * 4, '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  return std::string(reinterpret_cast<const char*>(values.data()),
+                     values.size() * sizeof(float));
 }
 
 TensorFile Example() {

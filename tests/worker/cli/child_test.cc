@@ -31,8 +31,8 @@ class ChildTest : public ::testing::Test {
 };
 
 TEST_F(ChildTest, TellsTheExitCode) {
-  RV_ASSERT_OK_AND_ASSIGN(
-      auto child, Child::Spawn("a", Shell("exit 7"), *life_, nullptr));
+  RV_ASSERT_OK_AND_ASSIGN(auto child,
+                          Child::Spawn("a", Shell("exit 7"), *life_, nullptr));
   ASSERT_TRUE(child->WaitFor(absl::Seconds(10)));
   EXPECT_EQ(child->Poll()->code, 7);
   EXPECT_EQ(child->Poll()->signal, 0);
@@ -69,16 +69,15 @@ TEST_F(ChildTest, KeepsTheLastLinesAndTheLastError) {
 TEST_F(ChildTest, GetsTheReadyPipeAtItsNumber) {
   RV_ASSERT_OK_AND_ASSIGN(Pipe ready, Pipe::Create());
   RV_ASSERT_OK_AND_ASSIGN(
-      auto child,
-      Child::Spawn("a", Shell("echo here >&4"), *life_, &ready));
+      auto child, Child::Spawn("a", Shell("echo here >&4"), *life_, &ready));
   ready.CloseWrite();
   char buffer[16] = {};
   EXPECT_EQ(read(ready.read_end(), buffer, sizeof(buffer)), 5);
   EXPECT_STREQ(buffer, "here\n");
 }
 
-// The life pipe is what ends children whose parent was killed: no child may hold
-// its write end, or it would keep itself and its siblings alive.
+// The life pipe is what ends children whose parent was killed: no child may
+// hold its write end, or it would keep itself and its siblings alive.
 TEST_F(ChildTest, LifePipeClosesInEveryChildWhenTheParentsEndDoes) {
   const std::string wait_for_eof = "cat <&3 >/dev/null; exit 5";
   RV_ASSERT_OK_AND_ASSIGN(
@@ -96,7 +95,8 @@ TEST_F(ChildTest, DestructorKillsAndReaps) {
   pid_t pid = 0;
   {
     RV_ASSERT_OK_AND_ASSIGN(
-        auto child, Child::Spawn("a", Shell("exec sleep 1000"), *life_, nullptr));
+        auto child,
+        Child::Spawn("a", Shell("exec sleep 1000"), *life_, nullptr));
     pid = child->pid();
     EXPECT_EQ(kill(pid, 0), 0);
   }

@@ -1,5 +1,6 @@
 #include "worker/cli/progress.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -75,12 +76,12 @@ TEST_F(PrinterTest, PlainLinesComeAtIntervalsAndAtEvaluations) {
   ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10));
   v1::RunStatus status = Training();
   const absl::Time start = absl::UnixEpoch();
-  printer.Show(status, start);                         // phase changed
-  printer.Show(status, start + absl::Seconds(1));      // nothing
+  printer.Show(status, start);                     // phase changed
+  printer.Show(status, start + absl::Seconds(1));  // nothing
   status.set_evaluations(1);
-  printer.Show(status, start + absl::Seconds(2));      // evaluated
-  printer.Show(status, start + absl::Seconds(11));     // nothing: 9 s later
-  printer.Show(status, start + absl::Seconds(12));     // interval
+  printer.Show(status, start + absl::Seconds(2));   // evaluated
+  printer.Show(status, start + absl::Seconds(11));  // nothing: 9 s later
+  printer.Show(status, start + absl::Seconds(12));  // interval
   const std::string text = Printed();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
   EXPECT_THAT(text, Not(HasSubstr("\r")));
@@ -99,14 +100,17 @@ TEST_F(PrinterTest, TerminalLineIsRedrawnAndClearsALongerOne) {
   EXPECT_EQ(last.size(), longer + 1);  // padded, then the line's end
 }
 
-TEST_F(PrinterTest, WaitingMessagesAreSaidOnce) {
+TEST_F(PrinterTest, WaitingMessagesAreSaidOnceAndOnlyWhenJoiningTakesLong) {
   ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10));
   v1::RunStatus status;
   status.set_phase(v1::RunStatus::WAITING);
   status.set_message("1 of 2 workers");
   printer.Show(status, absl::UnixEpoch());
+  printer.Show(status, absl::UnixEpoch() + absl::Seconds(5));
+  status.set_message("0 of 2 shards");
+  printer.Show(status, absl::UnixEpoch() + absl::Seconds(10));
   printer.Show(status, absl::UnixEpoch() + absl::Seconds(60));
-  EXPECT_EQ(Printed(), "1 of 2 workers\n");
+  EXPECT_EQ(Printed(), "0 of 2 shards\n");
 }
 
 TEST(ClosingLinesTest, SayAccuracyTrafficAndFiles) {
@@ -118,7 +122,10 @@ TEST(ClosingLinesTest, SayAccuracyTrafficAndFiles) {
         "samples_per_second": 900, "steps": 1400})",
                    "runs/q"));
   EXPECT_THAT(text, HasSubstr("91.23 %"));
-  EXPECT_THAT(text, HasSubstr("10.0 MB up, 5.00 MB down; dense would be 2.00 GB: 133 times less"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "10.0 MB up, 5.00 MB down; dense would be 2.00 GB: 133 times less"));
   EXPECT_THAT(text, HasSubstr("2:05"));
   EXPECT_THAT(text, HasSubstr("runs/q"));
 }
@@ -132,9 +139,9 @@ TEST(ClosingLinesTest, StoppedRunSaysHowToGoOn) {
 }
 
 TEST(ClosingLinesTest, DamagedSummaryIsNamed) {
-  EXPECT_THAT(ClosingLines("{", "runs/q").status(),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("runs/q/summary.json")));
+  EXPECT_THAT(
+      ClosingLines("{", "runs/q").status(),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("runs/q/summary.json")));
 }
 
 }  // namespace

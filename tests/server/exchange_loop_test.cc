@@ -1,0 +1,672 @@
+// The exchange over real gRPC streams on loopback: raw clients drive a shard's
+// loop, well-behaved and hostile.
+
+#include "server/exchange_loop.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>  // NOLINT(build/c++11): gRPC's deadlines
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>  // NOLINT(build/c++11)
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/sync.h"
+#include "common/daemon/grpc_util.h"
+#include "proto/exchange.grpc.pb.h"
+#include "server/listen.h"
+#include "server/shard_service.h"
+#include "tests/server/server_test_util.h"
+#include "tests/testing/status_matchers.h"
+
+namespace rivulet {
+namespace {
+
+using ::rivulet::testing::CommitOf;
+using ::rivulet::testing::CoreOf;
+using ::rivulet::testing::IsOk;
+using ::rivulet::testing::MakePush;
+using ::rivulet::testing::PlanOf;
+using ::rivulet::testing::SegmentSizes;
+using ::rivulet::testing::SmallConfig;
+using ::rivulet::testing::StatusIs;
+using ::rivulet::testing::TestPush;
+using ::rivulet::testing::View;
+using ::testing::HasSubstr;
+
+constexpr char kJob[] = "0123456789abcdef0123456789abcdef";
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// The controller, in memory.
+class FakeControl : public ShardControl {
+ public:
+  uint64_t NewestSeq() const override {
+    MutexLock lock(&mu_);
+    return entries_.size();
+  }
+  absl::StatusOr<v1::ScheduleEntry> WaitForEntry(uint64_t seq) override {
+    MutexLock lock(&mu_);
+    if (seq > entries_.size()) {
+      return absl::DeadlineExceededError(absl::StrCat("no entry ", seq));
+    }
+    return entries_[seq - 1];
+  }
+  void Send(v1::DaemonMessage message) override {
+    MutexLock lock(&mu_);
+    sent_.push_back(std::move(message));
+  }
+  void SetStep(uint64_t) override {}
+  v1::Traffic Traffic() const override { return {}; }
+
+  void AddEntry(v1::ScheduleEntry entry) {
+    MutexLock lock(&mu_);
+    entry.set_seq(entries_.size() + 1);
+    entries_.push_back(std::move(entry));
+  }
+  std::vector<v1::DaemonMessage> sent() const {
+    MutexLock lock(&mu_);
+    return sent_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  std::vector<v1::ScheduleEntry> entries_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::DaemonMessage> sent_ ABSL_GUARDED_BY(mu_);
+};
+
+v1::ScheduleEntry Mark() {
+  v1::ScheduleEntry entry;
+  entry.mutable_checkpoint();
+  return entry;
+}
+
+v1::ScheduleEntry StopEntry() {
+  v1::ScheduleEntry entry;
+  entry.mutable_stop()->set_checkpoint(true);
+  return entry;
+}
+
+// A shard that serves on loopback from a thread of its own.
+class TestShard {
+ public:
+  explicit TestShard(const Config& config, int shard = 0)
+      : core_(CoreOf(PlanOf(config), shard)) {
+    v1::ScheduleEntry view;
+    view.mutable_view();
+    control_.AddEntry(view);
+    ExchangeOptions options;
+    options.job = kJob;
+    options.config_hash = "config";
+    options.manifest_hash = "manifest";
+    options.schedule_seq = 1;
+    options.save = [this](int64_t step, TensorFile) {
+      saved_.push_back(step);
+      return absl::OkStatus();
+    };
+    loop_ = std::make_unique<ExchangeLoop>(core_.get(), &service_.hub(),
+                                           &control_, std::move(options));
+    auto listener = Listen("127.0.0.1:0", "local.listen", &service_);
+    RV_CHECK(listener.ok()) << listener.status().ToString();
+    listener_ = *std::move(listener);
+    thread_ = std::thread([this] { Serve(); });
+  }
+
+  ~TestShard() { Stop(); }
+
+  // Ends the loop; afterwards its state may be looked at.
+  void Stop() {
+    if (!thread_.joinable()) return;
+    done_.Notify();
+    thread_.join();
+    service_.hub().Stop();
+    service_.hub().Stop();  // idempotent
+    listener_.server->Shutdown(std::chrono::system_clock::now() +
+                               std::chrono::milliseconds(200));
+    listener_.server->Wait();
+  }
+
+  // Waits for the loop's own failure.
+  absl::Status WaitForFailure() {
+    failed_.WaitForNotificationWithTimeout(kPatience);
+    Stop();
+    return failure_;
+  }
+
+  const std::string& address() const { return listener_.address; }
+  FakeControl& control() { return control_; }
+  ShardCore& core() { return *core_; }
+  const absl::Status& failure() const { return failure_; }
+  const std::vector<int64_t>& saved() const { return saved_; }
+  bool finished() const { return loop_->finished(); }
+
+ private:
+  void Serve() {
+    while (!done_.HasBeenNotified()) {
+      auto event = service_.hub().Next(absl::Milliseconds(10));
+      if (!event.has_value()) continue;
+      failure_ = loop_->Handle(*std::move(event));
+      if (!failure_.ok()) {
+        failed_.Notify();
+        return;
+      }
+    }
+  }
+
+  std::unique_ptr<ShardCore> core_;
+  FakeControl control_;
+  ShardService service_;
+  std::unique_ptr<ExchangeLoop> loop_;
+  Listener listener_;
+  std::vector<int64_t> saved_;
+  absl::Status failure_;
+  Notification done_;
+  Notification failed_;
+  std::thread thread_;
+};
+
+v1::ExchangeHello Hello(int rank, uint64_t next_step = 0,
+                        uint64_t incarnation = 1) {
+  v1::ExchangeHello hello;
+  hello.set_protocol_min(kOldestProtocolVersion);
+  hello.set_protocol_max(kProtocolVersion);
+  hello.set_job(kJob);
+  hello.set_config_hash("config");
+  hello.set_manifest_hash("manifest");
+  hello.set_rank(static_cast<uint32_t>(rank));
+  hello.set_incarnation(incarnation);
+  hello.set_next_step(next_step);
+  return hello;
+}
+
+// Of a stream that ended where more was expected; never OK.
+absl::Status EndStatus(const grpc::Status& status) {
+  return status.ok() ? absl::InternalError("the shard ended the stream with OK")
+                     : FromGrpcStatus(status);
+}
+
+// A raw client; gRPC's default message limits.
+class Client {
+ public:
+  explicit Client(const TestShard& shard)
+      : stub_(v1::Shard::NewStub(grpc::CreateChannel(
+            shard.address(), grpc::InsecureChannelCredentials()))) {
+    context_.set_deadline(std::chrono::system_clock::now() +
+                          std::chrono::seconds(30));
+    stream_ = stub_->Exchange(&context_);
+  }
+  Client(const TestShard& shard, const v1::ExchangeHello& hello)
+      : Client(shard) {
+    SayHello(hello);
+  }
+  ~Client() { context_.TryCancel(); }
+
+  void SayHello(const v1::ExchangeHello& hello) {
+    v1::WorkerMessage message;
+    *message.mutable_hello() = hello;
+    stream_->Write(message);
+  }
+
+  // Welcome, or the error that ended the stream.
+  absl::StatusOr<v1::ExchangeWelcome> ReadWelcome() {
+    v1::ShardMessage message;
+    if (!stream_->Read(&message)) return EndStatus(stream_->Finish());
+    if (!message.has_welcome()) return absl::InternalError("no welcome");
+    return message.welcome();
+  }
+
+  void Send(const v1::WorkerMessage& message) { stream_->Write(message); }
+
+  void SendPush(int64_t step, const std::string& bytes,
+                const v1::Commit& commit) {
+    size_t at = 0;
+    do {
+      v1::WorkerMessage message;
+      v1::Push* push = message.mutable_push();
+      push->set_step(static_cast<uint64_t>(step));
+      push->set_data(bytes.substr(at, kChunkBytes));
+      at += kChunkBytes;
+      if (at >= bytes.size()) *push->mutable_commit() = commit;
+      if (!stream_->Write(message)) return;
+    } while (at < bytes.size());
+  }
+
+  absl::StatusOr<ShardUpdate> ReadUpdate() {
+    ShardUpdate update;
+    while (true) {
+      v1::ShardMessage message;
+      if (!stream_->Read(&message)) return EndStatus(stream_->Finish());
+      if (!message.has_update()) return absl::InternalError("no update");
+      EXPECT_LE(message.ByteSizeLong(), size_t{4} << 20);
+      update.step = static_cast<int64_t>(message.update().step());
+      update.bytes += message.update().data();
+      if (message.update().has_end()) {
+        update.end = message.update().end();
+        return update;
+      }
+    }
+  }
+
+  absl::StatusOr<std::vector<float>> ReadStatistics() {
+    v1::ShardMessage message;
+    if (!stream_->Read(&message)) return EndStatus(stream_->Finish());
+    if (!message.has_statistics()) return absl::InternalError("no statistics");
+    std::vector<float> values(message.statistics().data().size() / 4);
+    std::memcpy(values.data(), message.statistics().data().data(),
+                message.statistics().data().size());
+    return values;
+  }
+
+  // The status that the shard ends this stream with.
+  absl::Status ReadEnd() {
+    v1::ShardMessage message;
+    while (stream_->Read(&message)) {
+    }
+    return FromGrpcStatus(stream_->Finish());
+  }
+
+  void CloseWrites() { stream_->WritesDone(); }
+
+ private:
+  std::unique_ptr<v1::Shard::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ShardMessage>>
+      stream_;
+};
+
+v1::WorkerMessage BoundaryMessage(uint64_t step, uint64_t seq) {
+  v1::WorkerMessage message;
+  message.mutable_boundary()->set_step(step);
+  message.mutable_boundary()->set_schedule_seq(seq);
+  return message;
+}
+
+// Both clients push `step`; returns what the first gets.
+absl::StatusOr<ShardUpdate> Step(ShardCore& oracle, Client& a, Client& b,
+                                 int64_t step, uint64_t seq) {
+  TestPush first = MakePush(oracle, 0, step, 3, 0.2);
+  TestPush second = MakePush(oracle, 1, step, 4, 0.2);
+  first.commit.set_schedule_seq(seq);
+  second.commit.set_schedule_seq(seq);
+  b.SendPush(step, second.bytes, second.commit);
+  a.SendPush(step, first.bytes, first.commit);
+  auto update = a.ReadUpdate();
+  auto other = b.ReadUpdate();
+  if (update.ok() && other.ok()) {
+    EXPECT_EQ(update->bytes, other->bytes);
+  }
+  return update;
+}
+
+TEST(ExchangeLoopTest, TwoWorkersDriveStepsAndGetWhatTheCoreMakes) {
+  const Config config = SmallConfig("fixed", 2);
+  TestShard shard(config);
+  auto oracle = CoreOf(PlanOf(config));
+  Client a(shard, Hello(0));
+  Client b(shard, Hello(1));
+  RV_ASSERT_OK_AND_ASSIGN(auto welcome, a.ReadWelcome());
+  EXPECT_EQ(welcome.shard(), 0u);
+  EXPECT_EQ(welcome.version(), 0u);
+  EXPECT_EQ(welcome.protocol(), kProtocolVersion);
+  RV_ASSERT_OK(b.ReadWelcome().status());
+  for (int64_t step = 0; step < 5; ++step) {
+    RV_ASSERT_OK_AND_ASSIGN(auto update, Step(*oracle, a, b, step, 1));
+    for (int rank = 0; rank < 2; ++rank) {
+      const TestPush push =
+          MakePush(*oracle, rank, step, static_cast<uint32_t>(rank + 3), 0.2);
+      RV_ASSERT_OK(
+          oracle->SubmitPush(rank, 0, step, push.bytes, push.commit).status());
+    }
+    RV_ASSERT_OK_AND_ASSIGN(auto expected, oracle->MakeUpdate(1));
+    EXPECT_EQ(update.bytes, expected->bytes);
+    EXPECT_EQ(update.end.SerializeAsString(),
+              expected->end.SerializeAsString());
+  }
+  shard.Stop();
+  RV_EXPECT_OK(shard.failure());
+}
+
+TEST(ExchangeLoopTest, RefusesStrangersAndNamesBothSides) {
+  TestShard shard(SmallConfig("fixed", 2));
+  struct Case {
+    const char* what;
+    absl::StatusCode code;
+    const char* part;
+    std::function<void(v1::ExchangeHello*)> change;
+  };
+  const Case cases[] = {
+      {"protocol", absl::StatusCode::kFailedPrecondition, "the worker 7 to 9",
+       [](auto* h) { h->set_protocol_min(7), h->set_protocol_max(9); }},
+      {"job", absl::StatusCode::kFailedPrecondition, "the worker other",
+       [](auto* h) { h->set_job("other"); }},
+      {"config", absl::StatusCode::kFailedPrecondition, "another config",
+       [](auto* h) { h->set_config_hash("x"); }},
+      {"model", absl::StatusCode::kFailedPrecondition, "another model",
+       [](auto* h) { h->set_manifest_hash("x"); }},
+      {"step", absl::StatusCode::kFailedPrecondition, "step 3",
+       [](auto* h) { h->set_next_step(3); }},
+      {"rank", absl::StatusCode::kOutOfRange, "worker 2",
+       [](auto* h) { h->set_rank(2); }},
+      {"huge rank", absl::StatusCode::kOutOfRange, "below 1024",
+       [](auto* h) { h->set_rank(4000000000u); }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    v1::ExchangeHello hello = Hello(0);
+    c.change(&hello);
+    Client client(shard, hello);
+    EXPECT_THAT(client.ReadWelcome().status(),
+                StatusIs(c.code, HasSubstr(c.part)));
+  }
+  Client silent(shard);
+  silent.Send(BoundaryMessage(0, 1));
+  EXPECT_THAT(silent.ReadEnd(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("hello")));
+  // None of them was a worker of the run, so the run goes on.
+  Client good(shard, Hello(0));
+  RV_EXPECT_OK(good.ReadWelcome().status());
+}
+
+TEST(ExchangeLoopTest, ALargerIncarnationTakesTheRankOver) {
+  TestShard shard(SmallConfig("fixed", 2));
+  Client old(shard, Hello(0, 0, 1));
+  RV_ASSERT_OK(old.ReadWelcome().status());
+  Client fresh(shard, Hello(0, 0, 2));
+  RV_ASSERT_OK(fresh.ReadWelcome().status());
+  EXPECT_THAT(old.ReadEnd(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("incarnation 2")));
+  Client late(shard, Hello(0, 0, 1));
+  EXPECT_THAT(late.ReadWelcome().status(),
+              StatusIs(absl::StatusCode::kAborted));
+  shard.Stop();
+  RV_EXPECT_OK(shard.failure());
+}
+
+// A worker that sends nonsense loses its stream with the reason, and the shard
+// says whom it lost.
+class HostileWorkerTest : public ::testing::Test {
+ protected:
+  HostileWorkerTest()
+      : shard_(SmallConfig("fixed", 2)),
+        other_(shard_, Hello(0)),
+        client_(shard_, Hello(1)) {
+    RV_EXPECT_OK(other_.ReadWelcome().status());
+    RV_EXPECT_OK(client_.ReadWelcome().status());
+  }
+  void ExpectEnd(absl::StatusCode code, const std::string& part) {
+    EXPECT_THAT(client_.ReadEnd(), StatusIs(code, HasSubstr(part)));
+    EXPECT_THAT(shard_.WaitForFailure(),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr("worker 1 left the exchange with shard 0")));
+  }
+
+  TestShard shard_;
+  Client other_;
+  Client client_;
+};
+
+TEST_F(HostileWorkerTest, WithADamagedFrame) {
+  TestPush push = MakePush(shard_.core(), 1, 0, 3, 0.2);
+  push.bytes[push.bytes.size() / 2] ^= 1;
+  client_.SendPush(0, push.bytes, CommitOf(push.bytes, 3));
+  ExpectEnd(absl::StatusCode::kDataLoss, "push of worker 1 for step 0");
+}
+
+TEST_F(HostileWorkerTest, WithAPushAboveTheLimit) {
+  const std::string piece(kChunkBytes, 'x');
+  v1::WorkerMessage message;
+  message.mutable_push()->set_data(piece);
+  client_.Send(message);
+  ExpectEnd(absl::StatusCode::kInvalidArgument,
+            absl::StrCat(shard_.core().max_push_bytes()));
+}
+
+TEST_F(HostileWorkerTest, WithASecondHello) {
+  client_.SayHello(Hello(1));
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "second hello");
+}
+
+TEST_F(HostileWorkerTest, WithAStepBeyondTheNext) {
+  const TestPush push = MakePush(shard_.core(), 1, 4, 3);
+  client_.SendPush(4, push.bytes, push.commit);
+  ExpectEnd(absl::StatusCode::kFailedPrecondition, "collects step 0");
+}
+
+TEST_F(HostileWorkerTest, WithAScheduleThatDoesNotExist) {
+  TestPush push = MakePush(shard_.core(), 1, 0, 3);
+  push.commit.set_schedule_seq(uint64_t{1} << 60);
+  client_.SendPush(0, push.bytes, push.commit);
+  ExpectEnd(absl::StatusCode::kFailedPrecondition, "does not exist");
+}
+
+TEST_F(HostileWorkerTest, WithABoundaryOfAnotherStep) {
+  client_.Send(BoundaryMessage(6, 2));
+  ExpectEnd(absl::StatusCode::kFailedPrecondition, "boundary after step 6");
+}
+
+TEST_F(HostileWorkerTest, WithStatisticsWhereTheModelHasNone) {
+  v1::WorkerMessage message;
+  message.mutable_statistics()->set_last(true);
+  client_.Send(message);
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "no running statistics");
+}
+
+TEST_F(HostileWorkerTest, WithAnEmptyMessage) {
+  client_.Send(v1::WorkerMessage());
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "unknown message");
+}
+
+TEST_F(HostileWorkerTest, ThatSimplyLeaves) {
+  client_.CloseWrites();
+  EXPECT_THAT(shard_.WaitForFailure(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker 1")));
+}
+
+TEST(ExchangeLoopTest, AnswersARepeatedPushOnlyToItsSender) {
+  TestShard shard(SmallConfig("fixed", 2));
+  auto oracle = CoreOf(PlanOf(SmallConfig("fixed", 2)));
+  Client a(shard, Hello(0));
+  Client b(shard, Hello(1));
+  RV_ASSERT_OK(a.ReadWelcome().status());
+  RV_ASSERT_OK(b.ReadWelcome().status());
+  RV_ASSERT_OK_AND_ASSIGN(auto update, Step(*oracle, a, b, 0, 1));
+  const TestPush again = MakePush(*oracle, 0, 0, 3, 0.2);
+  a.SendPush(0, again.bytes, again.commit);
+  RV_ASSERT_OK_AND_ASSIGN(auto repeated, a.ReadUpdate());
+  EXPECT_EQ(repeated.step, 0);
+  EXPECT_EQ(repeated.bytes, update.bytes);
+  RV_ASSERT_OK_AND_ASSIGN(auto next, Step(*oracle, a, b, 1, 1));
+  EXPECT_EQ(next.step, 1) << "and the next step is as usual, for both";
+}
+
+TEST(ExchangeLoopTest, ShardZeroStampsTheNewestEntryAndActsOnIt) {
+  TestShard shard(SmallConfig("fixed", 2));
+  auto oracle = CoreOf(PlanOf(SmallConfig("fixed", 2)));
+  Client a(shard, Hello(0));
+  Client b(shard, Hello(1));
+  RV_ASSERT_OK(a.ReadWelcome().status());
+  RV_ASSERT_OK(b.ReadWelcome().status());
+  RV_ASSERT_OK_AND_ASSIGN(auto first, Step(*oracle, a, b, 0, 1));
+  EXPECT_EQ(first.end.schedule_seq(), 1u);
+  shard.control().AddEntry(Mark());
+  RV_ASSERT_OK_AND_ASSIGN(auto second, Step(*oracle, a, b, 1, 1));
+  EXPECT_EQ(second.end.schedule_seq(), 2u);
+  a.Send(BoundaryMessage(1, 2));  // what it knows already
+  shard.control().AddEntry(StopEntry());
+  RV_ASSERT_OK_AND_ASSIGN(auto third, Step(*oracle, a, b, 2, 2));
+  EXPECT_EQ(third.end.schedule_seq(), 3u);
+  a.CloseWrites();
+  RV_EXPECT_OK(a.ReadEnd()) << "leaving after a stop is right";
+  shard.Stop();
+  RV_EXPECT_OK(shard.failure());
+  EXPECT_THAT(shard.saved(), ::testing::ElementsAre(2, 3));
+  EXPECT_TRUE(shard.finished());
+  const auto sent = shard.control().sent();
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].checkpoint_done().step(), 2u);
+  EXPECT_EQ(sent[1].checkpoint_done().step(), 3u);
+  EXPECT_EQ(sent[2].finished().step(), 3u);
+  EXPECT_FALSE(sent[2].finished().complete());
+}
+
+TEST(ExchangeLoopTest, OtherShardsLearnOfABoundaryFromWorkers) {
+  for (const bool by_boundary : {true, false}) {
+    SCOPED_TRACE(by_boundary ? "by Boundary" : "by Push");
+    TestShard shard(SmallConfig("fixed", 2, 2), /*shard=*/1);
+    auto oracle = CoreOf(PlanOf(SmallConfig("fixed", 2, 2)), 1);
+    Client a(shard, Hello(0));
+    Client b(shard, Hello(1));
+    RV_ASSERT_OK(a.ReadWelcome().status());
+    RV_ASSERT_OK(b.ReadWelcome().status());
+    shard.control().AddEntry(Mark());
+    RV_ASSERT_OK_AND_ASSIGN(auto first, Step(*oracle, a, b, 0, 1));
+    EXPECT_EQ(first.end.schedule_seq(), 1u) << "only shard 0 stamps";
+    if (by_boundary) a.Send(BoundaryMessage(0, 2));
+    RV_ASSERT_OK_AND_ASSIGN(auto second, Step(*oracle, a, b, 1, 2));
+    shard.Stop();
+    RV_EXPECT_OK(shard.failure());
+    EXPECT_THAT(shard.saved(), ::testing::ElementsAre(1));
+  }
+}
+
+TEST(ExchangeLoopTest, AveragesStatisticsAndEndsWithWeightsAndBuffers) {
+  Config config = SmallConfig("fixed", 2);
+  config.model.name = "resnet20";
+  config.data.synthetic.channels = 3;
+  config.data.synthetic.height = 32;
+  config.data.synthetic.width = 32;
+  config.train.max_steps = 40;
+  const auto plan = PlanOf(config);
+  TestShard shard(config);
+  auto oracle = CoreOf(plan);
+  Client a(shard, Hello(0));
+  Client b(shard, Hello(1));
+  RV_ASSERT_OK(a.ReadWelcome().status());
+  RV_ASSERT_OK(b.ReadWelcome().status());
+  const auto statistics = [&](int64_t step, float value) {
+    v1::WorkerMessage message;
+    v1::Statistics* s = message.mutable_statistics();
+    s->set_step(static_cast<uint64_t>(step));
+    const std::vector<float> values(
+        static_cast<size_t>(plan->manifest().num_buffer_elements()), value);
+    s->set_data(reinterpret_cast<const char*>(values.data()),
+                values.size() * sizeof(float));
+    s->set_last(true);
+    return message;
+  };
+  // Small pushes: only the first segment's first value.
+  const auto push = [&](int64_t step) {
+    FrameEncoder encoder;
+    CompressedTensor tensor;
+    tensor.size = oracle->segments()[0].size();
+    tensor.positions = {static_cast<uint32_t>(step)};
+    tensor.values = {1.0f};
+    encoder.Add(0, tensor, 0, tensor.size);
+    return encoder.Finish();
+  };
+  for (int64_t step = 0; step < 40; ++step) {
+    const std::string bytes = push(step);
+    a.SendPush(step, bytes, CommitOf(bytes, 8, 1));
+    b.SendPush(step, bytes, CommitOf(bytes, 8, 1));
+    RV_ASSERT_OK(a.ReadUpdate().status());
+    RV_ASSERT_OK(b.ReadUpdate().status());
+    if (step == 3) {
+      a.Send(statistics(step, 1.0f));
+      b.Send(statistics(step, 2.0f));
+      RV_ASSERT_OK_AND_ASSIGN(auto mean, a.ReadStatistics());
+      EXPECT_THAT(mean, ::testing::Each(1.5f));
+      RV_ASSERT_OK(b.ReadStatistics().status());
+      EXPECT_TRUE(shard.control().sent().empty());
+    }
+  }
+  a.Send(statistics(39, 4.0f));
+  b.Send(statistics(39, 6.0f));
+  RV_ASSERT_OK(a.ReadStatistics().status());
+  RV_ASSERT_OK(b.ReadStatistics().status());
+  a.CloseWrites();
+  b.CloseWrites();
+  RV_EXPECT_OK(a.ReadEnd());
+  RV_EXPECT_OK(b.ReadEnd());
+  shard.Stop();
+  RV_EXPECT_OK(shard.failure());
+
+  int64_t weights = 0;
+  int64_t buffers = 0;
+  const auto sent = shard.control().sent();
+  for (const v1::DaemonMessage& message : sent) {
+    if (!message.has_weights()) continue;
+    (message.weights().buffers() ? buffers : weights) +=
+        static_cast<int64_t>(message.weights().data().size() / 4);
+  }
+  EXPECT_EQ(weights, plan->manifest().num_parameters());
+  EXPECT_EQ(buffers, plan->manifest().num_buffer_elements());
+  ASSERT_FALSE(sent.empty());
+  EXPECT_TRUE(sent.back().finished().complete());
+  EXPECT_EQ(sent.back().finished().step(), 40u);
+}
+
+TEST(ExchangeLoopTest, StopsWhilePushesAreUnderWay) {
+  for (int round = 0; round < 5; ++round) {
+    TestShard shard(SmallConfig("fixed", 2));
+    Client a(shard, Hello(0));
+    Client b(shard, Hello(1));
+    RV_ASSERT_OK(a.ReadWelcome().status());
+    RV_ASSERT_OK(b.ReadWelcome().status());
+    std::thread sender([&] {
+      auto oracle = CoreOf(PlanOf(SmallConfig("fixed", 2)));
+      for (int64_t step = 0; step < 1000; ++step) {
+        if (!Step(*oracle, a, b, step, 1).ok()) return;
+      }
+    });
+    absl::SleepFor(absl::Milliseconds(5 * round));
+    shard.Stop();
+    shard.Stop();
+    sender.join();
+    RV_EXPECT_OK(shard.failure());
+  }
+}
+
+// Layers far beyond gRPC's message limit travel in pieces, both ways, with the
+// default limits of gRPC on the client's side.
+class LargeLayerTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(LargeLayerTest, TravelsWhole) {
+  Config config = SmallConfig("none", 1);
+  config.data.synthetic.height = 64;
+  config.data.synthetic.width = 64;
+  config.model.hidden = {GetParam()};  // a layer of 4096 x this many weights
+  TestShard shard(config);
+  auto oracle = CoreOf(PlanOf(config));
+  FrameEncoder encoder;
+  for (const Segment& s : oracle->segments()) {
+    CompressedTensor tensor;
+    tensor.size = s.size();
+    tensor.dense = true;
+    tensor.values.resize(static_cast<size_t>(s.size()));
+    for (size_t i = 0; i < tensor.values.size(); ++i) {
+      tensor.values[i] = static_cast<float>(i % 1000) * 1e-3f;
+    }
+    encoder.Add(static_cast<uint32_t>(s.local), tensor, 0, s.size());
+  }
+  const std::string bytes = encoder.Finish();
+  ASSERT_GT(static_cast<int64_t>(bytes.size()), GetParam() * 4096 * 4);
+  const v1::Commit commit = CommitOf(bytes, 16, 1);
+  Client client(shard, Hello(0));
+  RV_ASSERT_OK(client.ReadWelcome().status());
+  client.SendPush(0, bytes, commit);
+  RV_ASSERT_OK(oracle->SubmitPush(0, 0, 0, bytes, commit).status());
+  RV_ASSERT_OK_AND_ASSIGN(auto expected, oracle->MakeUpdate(1));
+  RV_ASSERT_OK_AND_ASSIGN(auto update, client.ReadUpdate());
+  EXPECT_TRUE(update.bytes == expected->bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(MegaBytes8And64, LargeLayerTest,
+                         ::testing::Values(512, 4096));
+
+}  // namespace
+}  // namespace rivulet
