@@ -12,7 +12,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 find_program(RIVULET_CCACHE ccache)
 if(RIVULET_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${RIVULET_CCACHE})
+  # Paths count relative to the checkout, so that another clone finds its objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${RIVULET_CCACHE})
 endif()
 
 # Packed bytes and sums must not depend on whether a compiler fuses a

@@ -23,7 +23,8 @@ uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes);
 // The checksum of `bytes` in the form in which it is stored behind them.
 // Bytes that end in their own plain CRC have one and the same CRC32C whatever
 // they hold, so a checksum over such bytes could not tell two of them apart.
-// The mask (rotate right by 15, add 0xa282ead8) is LevelDB's, doc/log_format.md.
+// The mask, rotate right by 15 and add 0xa282ead8, is LevelDB's
+// (doc/log_format.md).
 uint32_t MaskedCrc32c(absl::string_view bytes);
 
 }  // namespace rivulet

@@ -16,6 +16,7 @@ namespace rivulet {
 namespace {
 
 // Signal handlers can reach nothing but globals.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<bool> stop_signalled = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 

@@ -45,7 +45,7 @@ absl::Status RetryDial(const DialOptions& options,
   };
   for (int tries = 1;; ++tries) {
     if (cancelled()) return gave_up();
-    const absl::Status status =
+    absl::Status status =
         attempt(std::min(deadline, absl::Now() + kLongestTry));
     if (!Retryable(status)) return status;
     const absl::Duration pause =

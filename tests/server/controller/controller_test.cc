@@ -321,7 +321,8 @@ TEST(ControllerTest, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
   TestController controller(config, folder.path());
   Daemon worker(controller, Hello(config, v1::ROLE_WORKER, 1));
   RV_ASSERT_OK_AND_ASSIGN(auto finish, worker.ReadFinish());
-  EXPECT_EQ(finish.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(finish.code(),
+            static_cast<int>(absl::StatusCode::kDeadlineExceeded));
   EXPECT_THAT(controller.Result(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("1 of 2 workers, 0 of 1 shards: waiting for "
@@ -371,8 +372,8 @@ TEST(ControllerTest, ADaemonThatGoesAwayEndsTheRun) {
   cluster.worker(1).Cancel();
   RV_ASSERT_OK_AND_ASSIGN(auto finish, cluster.worker(0).ReadFinish());
   EXPECT_THAT(finish.message(), HasSubstr("worker 1 (testhost) went away"));
-  EXPECT_THAT(controller.Result(), StatusIs(absl::StatusCode::kUnavailable,
-                                            HasSubstr("worker 1")));
+  EXPECT_THAT(controller.Result(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker 1")));
 }
 
 TEST(ControllerTest, ADaemonThatIsSilentBeyondItsLeaseEndsTheRun) {
@@ -427,8 +428,9 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
   EXPECT_THAT(Controller::Create(changed, folder.path(), true).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("another config")));
-  EXPECT_THAT(Controller::Create(config, folder.path(), false).status(),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--resume")));
+  EXPECT_THAT(
+      Controller::Create(config, folder.path(), false).status(),
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--resume")));
   TestController controller(config, folder.path(), /*resume=*/true);
   Cluster cluster(controller, config, std::vector<uint64_t>{4, 2}, job);
   EXPECT_EQ(cluster.welcomes[0].job(), job);
@@ -458,9 +460,8 @@ TEST(ControllerTest, AStopBeforeTheStartEndsAtOnceAndLeavesNoRun) {
     v1::DaemonMessage message;
     message.mutable_stop()->set_reason("Ctrl-C");
     worker.Send(message);
-    EXPECT_THAT(controller.Result(),
-                StatusIs(absl::StatusCode::kCancelled,
-                         HasSubstr("Ctrl-C (worker 0)")));
+    EXPECT_THAT(controller.Result(), StatusIs(absl::StatusCode::kCancelled,
+                                              HasSubstr("Ctrl-C (worker 0)")));
   }
   EXPECT_THAT(Controller::Create(config, folder.path(), false), IsOk());
 }
