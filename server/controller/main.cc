@@ -43,7 +43,7 @@ absl::Status RunStoppable(Controller& controller) {
       }
     }
   });
-  const absl::Status status = controller.Run();
+  absl::Status status = controller.Run();
   done.Notify();
   watcher.join();
   return status;

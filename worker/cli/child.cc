@@ -15,6 +15,8 @@
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 
+// What posix_spawn hands on; POSIX declares it in no header.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 extern char** environ;
 
 namespace rivulet {

@@ -37,9 +37,8 @@ struct TrainArguments {
 };
 
 // Interrupts so far. A signal handler may touch nothing but this.
-volatile sig_atomic_t interrupts =
-    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables):
-        // handler state
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+volatile sig_atomic_t interrupts = 0;
 void OnInterrupt(int) { interrupts = interrupts + 1; }
 
 // Follows a controller's Watch stream in a thread of its own and keeps the
