@@ -65,7 +65,6 @@ class ProgramTest : public ::testing::Test {
     const std::unique_ptr<Child> child = Start(program, arguments);
     EXPECT_TRUE(child->WaitFor(absl::Seconds(100))) << program;
     const int code = child->Poll().value_or(ChildExit{}).code;
-    absl::SleepFor(absl::Milliseconds(20));  // the last lines of its pipe
     return {code, absl::StrJoin(child->Tail(), "\n")};
   }
 
@@ -101,17 +100,28 @@ class ProgramTest : public ::testing::Test {
     }
     EXPECT_EQ(ProcessesLeft(), 0);
   }
-  // Waits until the run has made some steps.
-  void WaitForMetrics() const {
-    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  int64_t MetricsLines() const {
+    std::ifstream in(RunDir() + "/metrics.csv");
+    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  }
+  // Waits until the run has reported since metrics.csv had `lines` lines; the
+  // first is its header.
+  void WaitForMetrics(int64_t lines = 1) const {
+    const absl::Time deadline = absl::Now() + absl::Seconds(90);
     while (absl::Now() < deadline) {
-      std::ifstream in(RunDir() + "/metrics.csv");
-      const auto lines =
-          std::count(std::istreambuf_iterator<char>(in), {}, '\n');
-      if (lines >= 2) return;
+      if (MetricsLines() > lines) return;
       absl::SleepFor(absl::Milliseconds(20));
     }
-    ADD_FAILURE() << "no metrics within a minute";
+    ADD_FAILURE() << "no metrics in time";
+  }
+  // Waits until `child` has said `text`.
+  static void WaitForLine(const Child& child, const std::string& text) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (absl::Now() < deadline) {
+      if (absl::StrContains(absl::StrJoin(child.Tail(), "\n"), text)) return;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    ADD_FAILURE() << "'" << text << "' was not said in time";
   }
 
   static Config LongConfig() {
@@ -168,9 +178,10 @@ TEST_F(ProgramTest, InterruptCheckpointsAndResumeGoesOn) {
   EXPECT_EQ(Run("rivulet", {"train", path, "--run-dir", RunDir()}).code,
             kExitRunFolder);
 
+  const int64_t lines = MetricsLines();
   const std::unique_ptr<Child> resumed =
       Start("rivulet", {"train", path, "--run-dir", RunDir(), "--resume"});
-  absl::SleepFor(absl::Seconds(2));
+  WaitForMetrics(lines + 1);
   resumed->Signal(SIGINT);
   ASSERT_TRUE(resumed->WaitFor(absl::Seconds(60)));
   EXPECT_EQ(resumed->Poll()->code, kExitOk)
@@ -269,7 +280,7 @@ TEST_F(ProgramTest, BusyPortIsNamed) {
   const std::string path = WriteConfig(config);
   const std::unique_ptr<Child> first =
       Start("rivulet-controller", {"--config", path, "--run-dir", RunDir()});
-  absl::SleepFor(absl::Seconds(1));
+  WaitForLine(*first, "listening on");
   const Outcome second =
       Run("rivulet-controller",
           {"--config", path, "--run-dir", RunDir() + "-second"});

@@ -25,6 +25,9 @@ namespace {
 constexpr size_t kTailLines = 20;
 constexpr size_t kLongestLine = 4096;
 
+// A process of the child's own that outlives it may hold its output open.
+constexpr absl::Duration kDrainTime = absl::Seconds(2);
+
 void CloseFd(int* fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
@@ -174,6 +177,11 @@ bool Child::WaitFor(absl::Duration timeout) {
     if (absl::Now() >= deadline) return false;
     absl::SleepFor(absl::Milliseconds(10));
   }
+  const absl::Time drain_deadline = absl::Now() + kDrainTime;
+  MutexLock lock(&mu_);
+  while (!drained_ && absl::Now() < drain_deadline) {
+    drained_changed_.WaitWithTimeout(&mu_, drain_deadline - absl::Now());
+  }
   return true;
 }
 
@@ -198,9 +206,10 @@ void Child::DrainOutput() {
       if (tail_.size() > kTailLines) tail_.pop_front();
     }
   }
-  if (line.empty()) return;
   MutexLock lock(&mu_);
-  tail_.push_back(std::move(line));
+  if (!line.empty()) tail_.push_back(std::move(line));
+  drained_ = true;
+  drained_changed_.SignalAll();
 }
 
 std::vector<std::string> Child::Tail() const {

@@ -74,7 +74,8 @@ class Child {
 
   // Nothing while it runs. Reaps it the first time it is found ended.
   const std::optional<ChildExit>& Poll();
-  // Waits for its end for at most `timeout`; false if it still runs.
+  // Waits for its end for at most `timeout`; false if it still runs. Once true,
+  // Tail() has all that it wrote.
   bool WaitFor(absl::Duration timeout);
   void Signal(int signal);
 
@@ -95,6 +96,8 @@ class Child {
   std::thread drain_;
   mutable Mutex mu_;
   std::deque<std::string> tail_ ABSL_GUARDED_BY(mu_);
+  bool drained_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar drained_changed_;
 };
 
 }  // namespace rivulet

@@ -176,6 +176,7 @@ void LocalCluster::KillAll() {
 }
 
 absl::Status LocalCluster::Reason(Child& child) const {
+  child.WaitFor(absl::ZeroDuration());
   const ChildExit exit = child.Poll().value_or(ChildExit{});
   std::string reason = child.LastError();
   if (reason.empty() && exit.signal != 0) {

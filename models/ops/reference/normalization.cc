@@ -17,7 +17,8 @@ class ReferenceNormalization final : public Normalization<T> {
         batch_(spec.kind == NormalizationSpec::Kind::kBatch),
         sets_(batch_ ? spec.shape.c
                      : spec.shape.n * (spec.shape.c / spec.group_size)),
-        set_size_(static_cast<double>(spec.shape.num_elements() / sets_)),
+        set_size_(static_cast<double>(spec.shape.num_elements()) /
+                  static_cast<double>(sets_)),
         mean_(sets_),
         variance_(sets_),
         channel_mean_(batch_ ? sets_ : 0),
