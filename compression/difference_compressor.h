@@ -1,7 +1,7 @@
 // The shard's side of the downlink: compresses w - v̂, the change that workers
 // have not got yet, and adds what it sends to v̂ (EF21-P's form of error
-// feedback, Gruntkowska et al. 2023; DESIGN's "server's view"). What is not
-// sent stays in w - v̂, so no separate residual exists.
+// feedback, Gruntkowska et al. 2023). What is not sent stays in w - v̂, so no
+// separate residual exists.
 //
 // Thread-compatible.
 

@@ -1,10 +1,10 @@
 // What a shard is, without a network: the true weights w of its segments, the
 // weights v̂ that workers hold, the optimizer, and the error feedback of the
-// downlink (DESIGN.md, "the server's view"; proto/README.md, "A step").
+// downlink (proto/README.md, "A step").
 //
 //   RV_ASSIGN_OR_RETURN(auto core, ShardCore::Create(plan, shard));
-//   core->SubmitPush(rank, incarnation, step, bytes, commit);   // from each
-//   rank if (core->Ready()) {
+//   core->SubmitPush(rank, incarnation, step, bytes, commit);  // of each rank
+//   if (core->Ready()) {
 //     RV_ASSIGN_OR_RETURN(auto update, core->MakeUpdate(schedule_seq));
 //   }
 //

@@ -1,18 +1,12 @@
 #include "server/shard_daemon.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>  // NOLINT(build/c++11): gRPC's deadlines
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>  // NOLINT(build/c++11)
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -20,9 +14,7 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
-#include "common/daemon/checkpoint_store.h"
-#include "common/daemon/run_folder.h"
-#include "common/daemon/session_client.h"
+#include "common/daemon/run_member.h"
 #include "server/exchange_loop.h"
 #include "server/listen.h"
 #include "server/shard_core.h"
@@ -32,12 +24,6 @@ namespace rivulet {
 namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
-// A stream that breaks is often but the echo of what ended the run: the
-// controller has this long to tell the reason before this shard reports its
-// own.
-constexpr absl::Duration kReasonGrace = absl::Seconds(3);
-// How long a shard that has failed waits for the verdict.
-constexpr absl::Duration kVerdictTimeout = absl::Seconds(15);
 // How long workers may take to leave after the end.
 constexpr absl::Duration kLeaveGrace = absl::Seconds(2);
 
@@ -66,56 +52,16 @@ class SessionControl final : public ShardControl {
   const absl::Duration entry_timeout_;
 };
 
-// Asks the controller to stop once `requested` says so.
-class StopWatcher {
- public:
-  StopWatcher(std::function<bool()> requested, SessionClient* session,
-              std::string name)
-      : requested_(std::move(requested)),
-        session_(session),
-        name_(std::move(name)) {
-    if (requested_ != nullptr) thread_ = std::thread([this] { Watch(); });
-  }
-  StopWatcher(const StopWatcher&) = delete;
-  StopWatcher& operator=(const StopWatcher&) = delete;
-  ~StopWatcher() {
-    done_.Notify();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  void Watch() {
-    while (!requested_()) {
-      if (done_.WaitForNotificationWithTimeout(kPoll)) return;
-    }
-    spdlog::info("told to stop: asking the controller");
-    v1::DaemonMessage message;
-    message.mutable_stop()->set_reason(
-        absl::StrCat(name_, " was told to stop"));
-    session_->Send(std::move(message));
-  }
-
-  const std::function<bool()> requested_;
-  SessionClient* const session_;
-  const std::string name_;
-  Notification done_;
-  std::thread thread_;
-};
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 class Shard {
  public:
   Shard(const Config& config, const ShardOptions& options)
       : config_(config),
         options_(options),
-        name_(absl::StrCat("shard-", options.shard)),
-        store_(RunPaths(options.run_dir).checkpoints(), name_),
-        config_hash_(ConfigHash(config, /*for_resume=*/false)) {}
+        member_(config, {.role = v1::ROLE_SHARD,
+                         .index = options.shard,
+                         .run_dir = options.run_dir,
+                         .resume = options.resume,
+                         .stop_requested = options.stop_requested}) {}
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
@@ -131,12 +77,10 @@ class Shard {
     RV_RETURN_IF_ERROR(Prepare());
     RV_ASSIGN_OR_RETURN(
         listener_, Listen(config_.local.listen, "local.listen", &service_));
-    RV_RETURN_IF_ERROR(Join());
-    absl::Status result;
-    {
-      const StopWatcher watcher(options_.stop_requested, session_.get(), name_);
-      result = Conclude(Serve());
-    }
+    RV_ASSIGN_OR_RETURN(const std::string address, AdvertisedAddress());
+    RV_RETURN_IF_ERROR(member_.Join(plan_->manifest_hash(), address));
+    spdlog::info("listening on {}", listener_.address);
+    absl::Status result = member_.Conclude(Serve());
     LetWorkersLeave();
     return result;
   }
@@ -146,14 +90,7 @@ class Shard {
   absl::Status Prepare() {
     RV_ASSIGN_OR_RETURN(plan_, RunPlan::Create(config_));
     RV_ASSIGN_OR_RETURN(core_, ShardCore::Create(plan_, options_.shard));
-    RV_RETURN_IF_ERROR(MakeFolders(RunPaths(options_.run_dir).checkpoints()));
-    RV_ASSIGN_OR_RETURN(checkpoints_, store_.List());
-    if (!checkpoints_.empty() && !options_.resume) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          options_.run_dir, " holds checkpoints of shard ", options_.shard,
-          ": add --resume to go on from them, or take another --run-dir"));
-    }
-    return absl::OkStatus();
+    return member_.FindCheckpoints();
   }
 
   // Where workers dial.
@@ -169,46 +106,14 @@ class Shard {
     return listener_.address;
   }
 
-  absl::Status Join() {
-    SessionClient::Options join;
-    join.controller = config_.cluster.controller;
-    join.join_timeout = config_.cluster.join_timeout;
-    // Three may get lost before the lease lapses.
-    join.heartbeat_every = config_.cluster.lease / 4;
-    join.cancelled = options_.stop_requested;
-    v1::Hello& hello = join.hello;
-    hello.set_protocol_min(kOldestProtocolVersion);
-    hello.set_protocol_max(kProtocolVersion);
-    hello.set_role(v1::ROLE_SHARD);
-    hello.set_index(static_cast<uint32_t>(options_.shard));
-    hello.set_config_hash(config_hash_);
-    hello.set_manifest_hash(plan_->manifest_hash());
-    RV_ASSIGN_OR_RETURN(*hello.mutable_address(), AdvertisedAddress());
-    hello.set_host(HostName());
-    hello.set_resume(options_.resume);
-    for (const int64_t step : checkpoints_) {
-      hello.add_checkpoints(static_cast<uint64_t>(step));
-    }
-    if (!checkpoints_.empty()) {
-      RV_ASSIGN_OR_RETURN(const TensorFile newest,
-                          store_.Load(checkpoints_.front()));
-      const auto job = newest.metadata.find("job");
-      if (job != newest.metadata.end()) hello.set_job(job->second);
-    }
-    RV_ASSIGN_OR_RETURN(session_, SessionClient::Join(std::move(join)));
-    spdlog::info("joined {} as incarnation {}; listening on {}",
-                 config_.cluster.controller, session_->welcome().incarnation(),
-                 listener_.address);
-    return absl::OkStatus();
-  }
-
   // From the start to the verdict.
   absl::Status Serve() {
-    RV_ASSIGN_OR_RETURN(const v1::Start start, session_->WaitForStart());
+    SessionClient& session = member_.session();
+    RV_ASSIGN_OR_RETURN(const v1::Start start, session.WaitForStart());
     RV_RETURN_IF_ERROR(LoadState(static_cast<int64_t>(start.step())));
     ExchangeOptions exchange;
-    exchange.job = session_->welcome().job();
-    exchange.config_hash = config_hash_;
+    exchange.job = session.welcome().job();
+    exchange.config_hash = member_.config_hash();
     exchange.manifest_hash = plan_->manifest_hash();
     for (const v1::ScheduleEntry& entry : start.entries()) {
       exchange.schedule_seq = entry.seq();
@@ -218,17 +123,17 @@ class Shard {
       }
     }
     exchange.save = [this](int64_t step, TensorFile state) {
-      return SaveState(step, std::move(state));
+      return member_.SaveCheckpoint(step, std::move(state));
     };
-    control_.emplace(session_.get(), config_.cluster.lease);
+    control_.emplace(&session, config_.cluster.lease);
     loop_.emplace(core_.get(), &service_.hub(), &*control_,
                   std::move(exchange));
-    session_->SetStep(start.step());
+    session.SetStep(start.step());
     spdlog::info("serving from step {} of {}: {} segments, {} parameters",
                  start.step(), plan_->total_steps(), core_->segments().size(),
                  plan_->partition().elements_of_shard(options_.shard));
     absl::Status verdict;
-    while (!session_->Ended(&verdict)) {
+    while (!session.Ended(&verdict)) {
       auto event = service_.hub().Next(kPoll);
       if (event.has_value())
         RV_RETURN_IF_ERROR(loop_->Handle(*std::move(event)));
@@ -238,79 +143,14 @@ class Shard {
 
   absl::Status LoadState(int64_t step) {
     if (step == 0) return absl::OkStatus();
-    RV_ASSIGN_OR_RETURN(const TensorFile file, store_.Load(step));
-    const absl::Status status = [&] {
-      for (const auto& [key, expected] : Identity(step)) {
-        const auto found = file.metadata.find(key);
-        if (found == file.metadata.end() || found->second != expected) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "the checkpoint belongs to another run: its ", key, " is ",
-              found == file.metadata.end() ? "missing" : found->second,
-              ", expected ", expected));
-        }
-      }
-      return core_->Load(file);
-    }();
-    RV_RETURN_IF_ERROR(Annotate(status, store_.PathOf(step)));
+    RV_ASSIGN_OR_RETURN(const TensorFile file, member_.LoadCheckpoint(step));
+    const std::string path = member_.PathOfCheckpoint(step);
+    RV_RETURN_IF_ERROR(Annotate(core_->Load(file), path));
     if (core_->version() != step) {
-      return absl::DataLossError(
-          absl::StrCat(store_.PathOf(step), ": its version is ",
-                       core_->version(), ", expected ", step));
-    }
-    // Older sets that this run may still fall back to; newer ones never became
-    // complete.
-    for (auto it = checkpoints_.rbegin(); it != checkpoints_.rend(); ++it) {
-      if (*it <= step) saved_.push_back(*it);
+      return absl::DataLossError(absl::StrCat(
+          path, ": its version is ", core_->version(), ", expected ", step));
     }
     return absl::OkStatus();
-  }
-
-  std::map<std::string, std::string> Identity(int64_t step) const {
-    return {{"kind", "shard"},
-            {"job", session_->welcome().job()},
-            {"member", absl::StrCat(options_.shard)},
-            {"step", absl::StrCat(step)},
-            {"config_hash", ConfigHash(config_, /*for_resume=*/true)},
-            {"manifest_hash", plan_->manifest_hash()}};
-  }
-
-  // The set that is being made is not complete yet: the newest checkpoint.keep
-  // before it stay as well.
-  absl::Status SaveState(int64_t step, TensorFile state) {
-    const absl::Time start = absl::Now();
-    for (auto& [key, value] : Identity(step)) state.metadata[key] = value;
-    RV_RETURN_IF_ERROR(store_.Save(step, std::move(state)));
-    saved_.push_back(step);
-    while (static_cast<int64_t>(saved_.size()) > config_.checkpoint.keep + 1) {
-      saved_.pop_front();
-    }
-    spdlog::info("saved checkpoint {} in {}", step,
-                 absl::FormatDuration(
-                     absl::Trunc(absl::Now() - start, absl::Milliseconds(1))));
-    return store_.Prune({saved_.begin(), saved_.end()});
-  }
-
-  // Tells the controller how it went here and returns how the run went.
-  absl::Status Conclude(const absl::Status& own) {
-    absl::Status verdict;
-    if (session_->Ended(&verdict)) return own.ok() ? verdict : own;
-    if (absl::IsUnavailable(own) && EndsWithin(kReasonGrace, &verdict)) {
-      return verdict.ok() ? own : verdict;
-    }
-    spdlog::error("giving up: {}", own.ToString());
-    v1::DaemonMessage message;
-    message.mutable_failure()->set_code(static_cast<int32_t>(own.code()));
-    message.mutable_failure()->set_message(std::string(own.message()));
-    session_->Send(std::move(message));
-    if (EndsWithin(kVerdictTimeout, &verdict) && !verdict.ok()) return verdict;
-    return own;
-  }
-
-  bool EndsWithin(absl::Duration timeout, absl::Status* verdict) {
-    const auto ended = std::make_shared<Notification>();
-    session_->OnEnd([ended](const absl::Status&) { ended->Notify(); });
-    ended->WaitForNotificationWithTimeout(timeout);
-    return session_->Ended(verdict);
   }
 
   // After an orderly end the streams close from the workers' side.
@@ -330,16 +170,11 @@ class Shard {
 
   const Config config_;
   const ShardOptions options_;
-  const std::string name_;
-  CheckpointStore store_;
-  const std::string config_hash_;
   std::shared_ptr<const RunPlan> plan_;
   std::unique_ptr<ShardCore> core_;
-  std::vector<int64_t> checkpoints_;  // found at the start, newest first
-  std::deque<int64_t> saved_;         // kept, oldest first
-  ShardService service_;              // outlives the server
+  ShardService service_;  // outlives the server
   Listener listener_;
-  std::unique_ptr<SessionClient> session_;
+  RunMember member_;
   std::optional<SessionControl> control_;
   std::optional<ExchangeLoop> loop_;
 };

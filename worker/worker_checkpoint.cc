@@ -1,7 +1,6 @@
 #include "worker/worker_checkpoint.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -45,16 +44,6 @@ std::vector<Slot> SlotsOf(Model& model, PushPipeline& pipeline) {
                              [](const Slot& s) { return s.values.empty(); }),
               slots.end());
   return slots;
-}
-
-std::map<std::string, std::string> IdentityMetadata(
-    const WorkerIdentity& identity, int64_t step) {
-  return {{"kind", "worker"},
-          {"job", identity.job},
-          {"member", absl::StrCat(identity.rank)},
-          {"step", absl::StrCat(step)},
-          {"config_hash", identity.config_hash},
-          {"manifest_hash", identity.manifest_hash}};
 }
 
 absl::StatusOr<std::string> Metadata(const TensorFile& file,
@@ -102,19 +91,6 @@ std::string SelectorKey(const TensorSpec& spec) {
   return absl::StrCat("selector.", spec.name);
 }
 
-absl::Status CheckIdentity(const TensorFile& file,
-                           const WorkerIdentity& identity, int64_t step) {
-  for (const auto& [key, expected] : IdentityMetadata(identity, step)) {
-    RV_ASSIGN_OR_RETURN(const std::string found, Metadata(file, key));
-    if (found != expected) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the checkpoint belongs to another run: its ", key,
-                       " is ", found, ", expected ", expected));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckTensors(const TensorFile& file,
                           const std::vector<Slot>& slots) {
   for (const Slot& slot : slots) {
@@ -140,11 +116,9 @@ absl::Status CheckTensors(const TensorFile& file,
 
 }  // namespace
 
-TensorFile MakeWorkerCheckpoint(const WorkerIdentity& identity, int64_t step,
-                                const VoidCounts& voided, Model& model,
+TensorFile MakeWorkerCheckpoint(const VoidCounts& voided, Model& model,
                                 PushPipeline& pipeline) {
   TensorFile file;
-  file.metadata = IdentityMetadata(identity, step);
   file.metadata["voided"] = absl::StrCat(voided.total);
   file.metadata["voided_in_a_row"] = absl::StrCat(voided.in_a_row);
   for (const Slot& slot : SlotsOf(model, pipeline)) {
@@ -163,11 +137,8 @@ TensorFile MakeWorkerCheckpoint(const WorkerIdentity& identity, int64_t step,
   return file;
 }
 
-absl::Status RestoreWorkerCheckpoint(const TensorFile& file,
-                                     const WorkerIdentity& identity,
-                                     int64_t step, VoidCounts* voided,
+absl::Status RestoreWorkerCheckpoint(const TensorFile& file, VoidCounts* voided,
                                      Model& model, PushPipeline& pipeline) {
-  RV_RETURN_IF_ERROR(CheckIdentity(file, identity, step));
   const std::vector<Slot> slots = SlotsOf(model, pipeline);
   RV_RETURN_IF_ERROR(CheckTensors(file, slots));
   VoidCounts counts;

@@ -4,8 +4,9 @@
 //   p.<parameter>   v̂, the weights that it computes on
 //   b.<buffer>      running statistics
 //   u.<parameter>   momentum, v.<parameter> residual; none with policy none
-//   metadata        who and when (below), each selector's state as
-//                   "selector.<parameter>", and the count of voided steps
+//   metadata        each selector's state as "selector.<parameter>", and the
+//                   count of voided steps; whose and of when it is, is
+//                   common/daemon/run_member.h's to add and to check
 //
 // The position in the data and all random numbers follow from the step.
 
@@ -22,13 +23,6 @@
 
 namespace rivulet {
 
-struct WorkerIdentity {
-  std::string job;
-  int rank = 0;
-  std::string config_hash;  // ConfigHash(config, /*for_resume=*/true)
-  std::string manifest_hash;
-};
-
 // Steps whose gradient or loss was not finite.
 struct VoidCounts {
   int64_t total = 0;
@@ -36,17 +30,13 @@ struct VoidCounts {
 };
 
 // Between steps only.
-TensorFile MakeWorkerCheckpoint(const WorkerIdentity& identity, int64_t step,
-                                const VoidCounts& voided, Model& model,
+TensorFile MakeWorkerCheckpoint(const VoidCounts& voided, Model& model,
                                 PushPipeline& pipeline);
 
 // Sets everything that MakeWorkerCheckpoint took. Checks all of it first:
-// FailedPrecondition names what belongs to another run, member or model (found
-// and expected), DataLoss what is missing or malformed; nothing has changed
-// then.
-absl::Status RestoreWorkerCheckpoint(const TensorFile& file,
-                                     const WorkerIdentity& identity,
-                                     int64_t step, VoidCounts* voided,
+// FailedPrecondition names what belongs to another model (found and expected),
+// DataLoss what is missing or malformed; nothing has changed then.
+absl::Status RestoreWorkerCheckpoint(const TensorFile& file, VoidCounts* voided,
                                      Model& model, PushPipeline& pipeline);
 
 }  // namespace rivulet

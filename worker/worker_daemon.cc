@@ -1,23 +1,15 @@
 #include "worker/worker_daemon.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <deque>
 #include <memory>
-#include <set>
 #include <thread>  // NOLINT(build/c++11)
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "common/base/sync.h"
-#include "common/daemon/checkpoint_store.h"
-#include "common/daemon/run_folder.h"
+#include "common/daemon/run_member.h"
 #include "common/daemon/run_plan.h"
 #include "common/daemon/session_client.h"
 #include "data/batch_loader.h"
@@ -32,14 +24,6 @@
 
 namespace rivulet {
 namespace {
-
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
-// A stream that breaks is often but the echo of what ended the run: the
-// controller has this long to tell the reason before this worker reports its
-// own.
-constexpr absl::Duration kReasonGrace = absl::Seconds(2);
-// How long a worker that has failed waits for the verdict.
-constexpr absl::Duration kVerdictTimeout = absl::Seconds(15);
 
 class ControllerSession final : public RunSession {
  public:
@@ -61,56 +45,21 @@ class ControllerSession final : public RunSession {
   SessionClient* const client_;
 };
 
-// Asks the controller to stop once `requested` says so.
-class StopWatcher {
- public:
-  StopWatcher(std::function<bool()> requested, SessionClient* session)
-      : requested_(std::move(requested)), session_(session) {
-    if (requested_ != nullptr) {
-      thread_ = std::thread([this] { Watch(); });
-    }
-  }
-  ~StopWatcher() {
-    done_.Notify();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  void Watch() {
-    while (!requested_()) {
-      if (done_.WaitForNotificationWithTimeout(kPoll)) return;
-    }
-    spdlog::info("told to stop: asking the controller");
-    v1::DaemonMessage message;
-    message.mutable_stop()->set_reason("told to stop");
-    session_->Send(std::move(message));
-  }
-
-  const std::function<bool()> requested_;
-  SessionClient* const session_;
-  Notification done_;
-  std::thread thread_;
-};
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 class Worker {
  public:
   Worker(const Config& config, const WorkerOptions& options)
       : config_(config),
         options_(options),
-        store_(RunPaths(options.run_dir).checkpoints(),
-               absl::StrCat("worker-", options.rank)) {}
+        member_(config, {.role = v1::ROLE_WORKER,
+                         .index = options.rank,
+                         .run_dir = options.run_dir,
+                         .resume = options.resume,
+                         .stop_requested = options.stop_requested}) {}
 
   absl::Status Run() {
     RV_RETURN_IF_ERROR(Prepare());
-    RV_RETURN_IF_ERROR(Join());
-    const StopWatcher watcher(options_.stop_requested, session_.get());
-    return Conclude(Train());
+    RV_RETURN_IF_ERROR(member_.Join(plan_->manifest_hash(), /*address=*/""));
+    return member_.Conclude(Train());
   }
 
  private:
@@ -130,14 +79,7 @@ class Worker {
     RV_RETURN_IF_ERROR(CheckSize(*train_, plan_->dataset_info().train_size));
     RV_RETURN_IF_ERROR(CheckSize(*test_, plan_->dataset_info().test_size));
     RV_RETURN_IF_ERROR(MakeModel());
-    RV_RETURN_IF_ERROR(MakeFolders(RunPaths(options_.run_dir).checkpoints()));
-    RV_ASSIGN_OR_RETURN(checkpoints_, store_.List());
-    if (!checkpoints_.empty() && !options_.resume) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          options_.run_dir, " holds checkpoints of worker ", options_.rank,
-          ": add --resume to go on from them, or take another --run-dir"));
-    }
-    return absl::OkStatus();
+    return member_.FindCheckpoints();
   }
 
   // Everybody lays out the steps by the size that the data set's name promises.
@@ -167,44 +109,9 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status Join() {
-    identity_ = {.job = "",
-                 .rank = options_.rank,
-                 .config_hash = ConfigHash(config_, /*for_resume=*/true),
-                 .manifest_hash = plan_->manifest_hash()};
-    SessionClient::Options join;
-    join.controller = config_.cluster.controller;
-    join.join_timeout = config_.cluster.join_timeout;
-    // Three may get lost before the lease lapses.
-    join.heartbeat_every = config_.cluster.lease / 4;
-    join.cancelled = options_.stop_requested;
-    v1::Hello& hello = join.hello;
-    hello.set_protocol_min(kOldestProtocolVersion);
-    hello.set_protocol_max(kProtocolVersion);
-    hello.set_role(v1::ROLE_WORKER);
-    hello.set_index(static_cast<uint32_t>(options_.rank));
-    hello.set_config_hash(ConfigHash(config_, /*for_resume=*/false));
-    hello.set_manifest_hash(identity_.manifest_hash);
-    hello.set_host(HostName());
-    hello.set_resume(options_.resume);
-    for (const int64_t step : checkpoints_) {
-      hello.add_checkpoints(static_cast<uint64_t>(step));
-    }
-    if (!checkpoints_.empty()) {
-      RV_ASSIGN_OR_RETURN(const TensorFile newest,
-                          store_.Load(checkpoints_.front()));
-      const auto job = newest.metadata.find("job");
-      if (job != newest.metadata.end()) hello.set_job(job->second);
-    }
-    RV_ASSIGN_OR_RETURN(session_, SessionClient::Join(std::move(join)));
-    identity_.job = session_->welcome().job();
-    spdlog::info("joined {} as incarnation {}", config_.cluster.controller,
-                 session_->welcome().incarnation());
-    return absl::OkStatus();
-  }
-
   absl::Status Train() {
-    RV_ASSIGN_OR_RETURN(const v1::Start start, session_->WaitForStart());
+    RV_ASSIGN_OR_RETURN(const v1::Start start,
+                        member_.session().WaitForStart());
     const auto first_step = static_cast<int64_t>(start.step());
     RV_RETURN_IF_ERROR(ConnectShards(start));
     std::vector<ShardStream*> shards;
@@ -218,7 +125,7 @@ class Worker {
     training.before_commit = options_.before_push;
     RV_RETURN_IF_ERROR(LoadState(first_step, &training.voided));
 
-    ControllerSession session(session_.get());
+    ControllerSession session(&member_.session());
     BatchLoader loader(train_, plan_->loader_options());
     Trainer::Parts parts;
     parts.plan = plan_;
@@ -229,7 +136,8 @@ class Worker {
     parts.pipeline = pipeline_.get();
     parts.session = &session;
     parts.save = [this](int64_t step, const VoidCounts& voided) {
-      return SaveState(step, voided);
+      return member_.SaveCheckpoint(
+          step, MakeWorkerCheckpoint(voided, *model_, *pipeline_));
     };
     spdlog::info("training from step {} of {}", first_step,
                  plan_->total_steps());
@@ -248,24 +156,24 @@ class Worker {
       connect.shard = s;
       connect.address = start.shard_addresses(s);
       connect.connect_timeout = config_.cluster.join_timeout;
-      connect.cancelled = [this] { return session_->Ended(nullptr); };
+      connect.cancelled = [this] { return member_.session().Ended(nullptr); };
       connect.elements = plan_->partition().elements_of_shard(s);
       connect.statistics = plan_->manifest().num_buffer_elements();
       v1::ExchangeHello& hello = connect.hello;
       hello.set_protocol_min(kOldestProtocolVersion);
       hello.set_protocol_max(kProtocolVersion);
-      hello.set_job(identity_.job);
-      hello.set_config_hash(ConfigHash(config_, /*for_resume=*/false));
-      hello.set_manifest_hash(identity_.manifest_hash);
+      hello.set_job(member_.session().welcome().job());
+      hello.set_config_hash(member_.config_hash());
+      hello.set_manifest_hash(plan_->manifest_hash());
       hello.set_rank(static_cast<uint32_t>(options_.rank));
-      hello.set_incarnation(session_->welcome().incarnation());
+      hello.set_incarnation(member_.session().welcome().incarnation());
       hello.set_next_step(start.step());
       RV_ASSIGN_OR_RETURN(auto stream, ExchangeClient::Connect(connect));
       streams_.push_back(std::move(stream));
     }
     std::vector<ExchangeClient*> streams;
     for (const auto& stream : streams_) streams.push_back(stream.get());
-    session_->OnEnd([streams](const absl::Status& result) {
+    member_.session().OnEnd([streams](const absl::Status& result) {
       const absl::Status reason =
           result.ok() ? absl::CancelledError("the run has ended")
                       : Annotate(result, "the run has ended");
@@ -279,74 +187,21 @@ class Worker {
       InitializeModel(*model_, static_cast<uint64_t>(config_.train.seed));
       return absl::OkStatus();
     }
-    RV_ASSIGN_OR_RETURN(const TensorFile file, store_.Load(step));
-    RV_RETURN_IF_ERROR(
-        Annotate(RestoreWorkerCheckpoint(file, identity_, step, voided, *model_,
-                                         *pipeline_),
-                 store_.PathOf(step)));
-    // What is kept besides: older sets that this run may still fall back to.
-    for (auto it = checkpoints_.rbegin(); it != checkpoints_.rend(); ++it) {
-      if (*it <= step) saved_.push_back(*it);
-    }
-    return absl::OkStatus();
-  }
-
-  // The set that is being made is not complete yet: the newest
-  // checkpoint.keep before it stay as well.
-  absl::Status SaveState(int64_t step, const VoidCounts& voided) {
-    const absl::Time start = absl::Now();
-    RV_RETURN_IF_ERROR(store_.Save(
-        step,
-        MakeWorkerCheckpoint(identity_, step, voided, *model_, *pipeline_)));
-    saved_.push_back(step);
-    while (static_cast<int64_t>(saved_.size()) > config_.checkpoint.keep + 1) {
-      saved_.pop_front();
-    }
-    spdlog::info("saved checkpoint {} in {}", step,
-                 absl::FormatDuration(
-                     absl::Trunc(absl::Now() - start, absl::Milliseconds(1))));
-    return store_.Prune({saved_.begin(), saved_.end()});
-  }
-
-  // Tells the controller how it went here and returns how the run went.
-  absl::Status Conclude(const absl::Status& own) {
-    if (own.ok()) return session_->WaitForFinish();
-    absl::Status verdict;
-    const bool echo = absl::IsUnavailable(own) || absl::IsCancelled(own) ||
-                      absl::IsAborted(own);
-    if (echo && EndsWithin(kReasonGrace, &verdict)) {
-      return verdict.ok() ? own : verdict;
-    }
-    spdlog::error("giving up: {}", own.ToString());
-    v1::DaemonMessage message;
-    message.mutable_failure()->set_code(static_cast<int32_t>(own.code()));
-    message.mutable_failure()->set_message(std::string(own.message()));
-    session_->Send(std::move(message));
-    if (EndsWithin(kVerdictTimeout, &verdict) && !verdict.ok()) return verdict;
-    return own;
-  }
-
-  bool EndsWithin(absl::Duration timeout, absl::Status* verdict) {
-    const auto ended = std::make_shared<Notification>();
-    session_->OnEnd([ended](const absl::Status&) { ended->Notify(); });
-    ended->WaitForNotificationWithTimeout(timeout);
-    return session_->Ended(verdict);
+    RV_ASSIGN_OR_RETURN(const TensorFile file, member_.LoadCheckpoint(step));
+    return Annotate(RestoreWorkerCheckpoint(file, voided, *model_, *pipeline_),
+                    member_.PathOfCheckpoint(step));
   }
 
   const Config config_;
   const WorkerOptions options_;
-  CheckpointStore store_;
   std::shared_ptr<const RunPlan> plan_;
   std::shared_ptr<const Dataset> train_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<Model> model_;
-  std::vector<int64_t> checkpoints_;  // found at the start, newest first
-  std::deque<int64_t> saved_;         // kept, oldest first
-  WorkerIdentity identity_;
   // The session's end cancels the streams: it goes first.
   std::vector<std::unique_ptr<ExchangeClient>> streams_;
   std::unique_ptr<PushPipeline> pipeline_;
-  std::unique_ptr<SessionClient> session_;
+  RunMember member_;
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ RunMetrics::RunMetrics(RunShape shape, int64_t first_step,
     : shape_(shape),
       earlier_(earlier),
       step_(first_step),
-      workers_(static_cast<size_t>(shape.workers)) {}
+      workers_(static_cast<size_t>(shape.workers)),
+      pace_(static_cast<size_t>(shape.workers)) {}
 
 void RunMetrics::AddReport(int rank, const v1::WorkerReport& report) {
   RV_CHECK_LT(static_cast<size_t>(rank), workers_.size());
@@ -168,15 +169,9 @@ double RunMetrics::SamplesPerSecond() const {
              : 0;
 }
 
-// Workers report at moments of their own, so each one's pace is taken by
-// itself.
-double RunMetrics::IntervalRate() const {
+double RunMetrics::Rate() const {
   double rate = 0;
-  for (const auto& [rank, pace] : pace_) {
-    if (pace.seconds > 0) {
-      rate += static_cast<double>(pace.samples) / pace.seconds;
-    }
-  }
+  for (const Pace& pace : pace_) rate += pace.rate;
   return rate;
 }
 
@@ -191,14 +186,19 @@ std::optional<MetricsRow> RunMetrics::TakeRow() {
     const double samples = static_cast<double>(interval_.samples);
     row.train_loss = interval_.loss / samples;
     row.train_accuracy = static_cast<double>(interval_.correct) / samples;
-    last_rate_ = IntervalRate();
+  }
+  // Workers report at moments of their own: a row may hold the reports of a few
+  // only, and the others go on at the pace they had.
+  for (Pace& pace : pace_) {
+    if (pace.seconds > 0) {
+      pace = {.rate = static_cast<double>(pace.samples) / pace.seconds};
+    }
   }
   row.test = new_evaluation_;
-  row.samples_per_second = last_rate_;
+  row.samples_per_second = Rate();
   row.ratio = Ratio();
   row.voided = voided();
   interval_ = Sums();
-  pace_.clear();
   new_evaluation_.reset();
   news_ = false;
   return row;
@@ -214,7 +214,7 @@ void RunMetrics::FillStatus(v1::RunStatus* status) const {
   status->set_test_accuracy(evaluation_.has_value() ? evaluation_->accuracy
                                                     : -1);
   status->set_test_loss(evaluation_.has_value() ? evaluation_->loss : 0);
-  status->set_samples_per_second(last_rate_);
+  status->set_samples_per_second(Rate());
   status->set_bytes_up(static_cast<uint64_t>(totals.bytes_up));
   status->set_bytes_down(static_cast<uint64_t>(totals.bytes_down));
   status->set_ratio(Ratio());

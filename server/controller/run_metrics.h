@@ -118,7 +118,8 @@ class RunMetrics {
   };
 
   Sums Recent() const;
-  double IntervalRate() const;
+  // All workers' samples a second, each at its newest known pace.
+  double Rate() const;
 
   const RunShape shape_;
   const RunTotals earlier_;
@@ -130,11 +131,11 @@ class RunMetrics {
   // Since the last row.
   Sums interval_;
   struct Pace {
-    int64_t samples = 0;
+    int64_t samples = 0;  // since the last row
     double seconds = 0;
+    double rate = 0;  // samples a second, of the last row that had some
   };
-  std::map<int, Pace> pace_;  // by rank
-  double last_rate_ = 0;      // of the last row that had samples
+  std::vector<Pace> pace_;  // by rank
   bool news_ = false;
 
   std::map<int64_t, std::map<int, v1::EvaluationResult>> evaluations_;

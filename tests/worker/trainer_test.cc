@@ -90,10 +90,6 @@ struct TestWorker {
   }
 };
 
-WorkerIdentity IdentityOf(int rank) {
-  return {.job = "j", .rank = rank, .config_hash = "c", .manifest_hash = "m"};
-}
-
 // Workers in threads around real ShardCores.
 class Cluster {
  public:
@@ -154,8 +150,7 @@ class Cluster {
     parts.save = [worker](int64_t step, const VoidCounts& voided) {
       worker->saved_step = step;
       worker->saved =
-          MakeWorkerCheckpoint(IdentityOf(worker->options.rank), step, voided,
-                               *worker->model, *worker->pipeline);
+          MakeWorkerCheckpoint(voided, *worker->model, *worker->pipeline);
       return absl::OkStatus();
     };
     worker->result = Trainer(parts, worker->options).Run();
@@ -351,9 +346,9 @@ TEST(TrainerTest, StopsAtTheMarkAndResumesToTheSameBits) {
   for (size_t w = 0; w < resumed.workers.size(); ++w) {
     TestWorker& worker = *resumed.workers[w];
     worker.options.first_step = 12;
-    RV_ASSERT_OK(RestoreWorkerCheckpoint(
-        *stopped.workers[w]->saved, IdentityOf(static_cast<int>(w)), 12,
-        &worker.options.voided, *worker.model, *worker.pipeline));
+    RV_ASSERT_OK(RestoreWorkerCheckpoint(*stopped.workers[w]->saved,
+                                         &worker.options.voided, *worker.model,
+                                         *worker.pipeline));
   }
   resumed.Run();
   for (const auto& worker : resumed.workers) RV_ASSERT_OK(worker->result);

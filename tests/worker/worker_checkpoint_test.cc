@@ -17,11 +17,7 @@ using ::rivulet::testing::RecordingStream;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TempFolder;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-const WorkerIdentity kIdentity = {
-    .job = "abc", .rank = 3, .config_hash = "c0", .manifest_hash = "m0"};
 
 // A model and its compressors, filled with numbers of its own.
 struct Rig {
@@ -44,13 +40,10 @@ struct Rig {
     }
   }
   TensorFile Save() {
-    return MakeWorkerCheckpoint(kIdentity, 77, {.total = 4, .in_a_row = 2},
-                                *model, *pipeline);
+    return MakeWorkerCheckpoint({.total = 4, .in_a_row = 2}, *model, *pipeline);
   }
-  absl::Status Restore(const TensorFile& file, const WorkerIdentity& identity,
-                       int64_t step) {
-    return RestoreWorkerCheckpoint(file, identity, step, &voided, *model,
-                                   *pipeline);
+  absl::Status Restore(const TensorFile& file) {
+    return RestoreWorkerCheckpoint(file, &voided, *model, *pipeline);
   }
 
   std::shared_ptr<const RunPlan> plan;
@@ -79,33 +72,11 @@ TEST(WorkerCheckpointTest, RestoresEveryBitThroughAFile) {
     RV_ASSERT_OK_AND_ASSIGN(const TensorFile file,
                             ReadTensorFile(folder.File("w")));
     Rig two(2, policy);
-    RV_ASSERT_OK(two.Restore(file, kIdentity, 77));
+    RV_ASSERT_OK(two.Restore(file));
     EXPECT_EQ(two.voided.total, 4);
     EXPECT_EQ(two.voided.in_a_row, 2);
     ExpectSame(one.Save(), two.Save());
   }
-}
-
-TEST(WorkerCheckpointTest, RefusesWhatBelongsElsewhereAndChangesNothing) {
-  Rig one(1);
-  const TensorFile file = one.Save();
-  Rig two(2);
-  const TensorFile before = two.Save();
-  WorkerIdentity other = kIdentity;
-  other.job = "xyz";
-  EXPECT_THAT(
-      two.Restore(file, other, 77),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("job"), HasSubstr("abc"), HasSubstr("xyz"))));
-  other = kIdentity;
-  other.rank = 2;
-  EXPECT_THAT(two.Restore(file, other, 77),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("member is 3, expected 2")));
-  EXPECT_THAT(two.Restore(file, kIdentity, 78),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step is 77, expected 78")));
-  ExpectSame(two.Save(), before);
 }
 
 TEST(WorkerCheckpointTest, RefusesDamageAndChangesNothing) {
@@ -116,18 +87,17 @@ TEST(WorkerCheckpointTest, RefusesDamageAndChangesNothing) {
   TensorFile file = one.Save();
   file.tensors.pop_back();
   const std::string lost = before.tensors.back().name;
-  EXPECT_THAT(two.Restore(file, kIdentity, 77),
+  EXPECT_THAT(two.Restore(file),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(lost)));
 
   file = one.Save();
   file.tensors[0].values.push_back(0);
-  EXPECT_THAT(two.Restore(file, kIdentity, 77),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr(file.tensors[0].name)));
+  EXPECT_THAT(two.Restore(file), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                          HasSubstr(file.tensors[0].name)));
 
   file = one.Save();
   file.tensors.push_back({"extra", {1}, {0.0f}});
-  EXPECT_THAT(two.Restore(file, kIdentity, 77),
+  EXPECT_THAT(two.Restore(file),
               StatusIs(absl::StatusCode::kFailedPrecondition));
 
   file = one.Save();
@@ -136,7 +106,7 @@ TEST(WorkerCheckpointTest, RefusesDamageAndChangesNothing) {
       [](const auto& m) { return m.first.rfind("selector.", 0) == 0; });
   ASSERT_NE(selector, file.metadata.end());
   selector->second = "12";
-  EXPECT_THAT(two.Restore(file, kIdentity, 77),
+  EXPECT_THAT(two.Restore(file),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("selector")));
   ExpectSame(two.Save(), before);
 }

@@ -53,10 +53,12 @@ std::string HumanDuration(double seconds) {
 }
 
 std::string ProgressLine(const v1::RunStatus& status) {
-  std::string line =
-      absl::StrFormat("epoch %.2f  step %d/%d  loss %.4f  accuracy %.1f %%",
-                      status.epoch(), status.step(), status.total_steps(),
-                      status.train_loss(), 100 * status.train_accuracy());
+  std::string line = absl::StrFormat("epoch %.2f  step %d/%d", status.epoch(),
+                                     status.step(), status.total_steps());
+  // Before the first report there is nothing to tell.
+  if (status.samples_per_second() <= 0) return line;
+  absl::StrAppendFormat(&line, "  loss %.4f  accuracy %.1f %%",
+                        status.train_loss(), 100 * status.train_accuracy());
   if (status.test_accuracy() >= 0) {
     absl::StrAppendFormat(&line, "  test %.2f %%",
                           100 * status.test_accuracy());

@@ -22,8 +22,8 @@ std::string HumanDuration(double seconds);
 // The line for one status.
 std::string ProgressLine(const v1::RunStatus& status);
 
-// The closing lines: accuracy, traffic against dense, where the files are, what
-// to try next. `summary_json` is the text of RUN/summary.json.
+// The closing lines: accuracy, traffic against dense, where the files are.
+// `summary_json` is the text of RUN/summary.json.
 absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
                                          const std::string& run_dir);
 

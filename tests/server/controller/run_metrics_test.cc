@@ -57,6 +57,15 @@ TEST(RunMetricsTest, AddsWorkersUpIntoARow) {
   EXPECT_FALSE(metrics.TakeRow().has_value()) << "nothing new came";
 }
 
+TEST(RunMetricsTest, AWorkerThatHasNotReportedGoesOnAtItsPace) {
+  RunMetrics metrics(Shape(), 0, {});
+  metrics.AddReport(0, Report(1, 1, 1, 8, 2));
+  metrics.AddReport(1, Report(1, 1, 1, 8, 4));
+  EXPECT_DOUBLE_EQ(metrics.TakeRow()->samples_per_second, 4 + 2);
+  metrics.AddReport(1, Report(2, 1, 1, 8, 1));
+  EXPECT_DOUBLE_EQ(metrics.TakeRow()->samples_per_second, 4 + 8);
+}
+
 TEST(RunMetricsTest, TakesTrafficAsTotalsAndTimesAsDifferences) {
   RunMetrics metrics(Shape(), 0, {});
   v1::WorkerReport report = Report(1, 1, 1, 4, 2);

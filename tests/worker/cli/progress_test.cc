@@ -58,6 +58,14 @@ TEST(ProgressTest, LineShowsWhatIsKnown) {
             "test 90.50 %  902 samples/s  ratio 123x");
 }
 
+TEST(ProgressTest, LineTellsNothingBeforeTheFirstReport) {
+  v1::RunStatus status;
+  status.set_total_steps(100);
+  status.set_test_accuracy(-1);
+  status.set_seconds_left(-1);
+  EXPECT_EQ(ProgressLine(status), "epoch 0.00  step 0/100");
+}
+
 class PrinterTest : public ::testing::Test {
  protected:
   void SetUp() override { file_ = std::tmpfile(); }

@@ -1,0 +1,208 @@
+#include "common/daemon/run_member.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>  // NOLINT(build/c++11)
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/status_macros.h"
+#include "common/base/sync.h"
+#include "common/daemon/grpc_util.h"
+#include "common/daemon/run_folder.h"
+
+namespace rivulet {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(50);
+// A stream that breaks is often but the echo of what ended the run: the
+// controller has this long to tell the reason before this member reports its
+// own.
+constexpr absl::Duration kReasonGrace = absl::Seconds(3);
+// How long a member that has failed waits for the verdict.
+constexpr absl::Duration kVerdictTimeout = absl::Seconds(15);
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string RoleName(v1::Role role) {
+  return role == v1::ROLE_WORKER ? "worker" : "shard";
+}
+
+bool MayBeEcho(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+         absl::IsAborted(status);
+}
+
+}  // namespace
+
+// Asks the controller to stop once `requested` says so.
+class RunMember::StopWatcher {
+ public:
+  StopWatcher(std::function<bool()> requested, SessionClient* session,
+              std::string name)
+      : requested_(std::move(requested)),
+        session_(session),
+        name_(std::move(name)) {
+    if (requested_ != nullptr) thread_ = std::thread([this] { Watch(); });
+  }
+  StopWatcher(const StopWatcher&) = delete;
+  StopWatcher& operator=(const StopWatcher&) = delete;
+  ~StopWatcher() {
+    done_.Notify();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Watch() {
+    while (!requested_()) {
+      if (done_.WaitForNotificationWithTimeout(kPoll)) return;
+    }
+    spdlog::info("told to stop: asking the controller");
+    v1::DaemonMessage message;
+    message.mutable_stop()->set_reason(
+        absl::StrCat(name_, " was told to stop"));
+    session_->Send(std::move(message));
+  }
+
+  const std::function<bool()> requested_;
+  SessionClient* const session_;
+  const std::string name_;
+  Notification done_;
+  std::thread thread_;
+};
+
+RunMember::RunMember(const Config& config, Options options)
+    : config_(config),
+      options_(std::move(options)),
+      name_(absl::StrCat(RoleName(options_.role), "-", options_.index)),
+      config_hash_(ConfigHash(config, /*for_resume=*/false)),
+      store_(RunPaths(options_.run_dir).checkpoints(), name_) {}
+
+RunMember::~RunMember() = default;
+
+absl::Status RunMember::FindCheckpoints() {
+  RV_RETURN_IF_ERROR(MakeFolders(RunPaths(options_.run_dir).checkpoints()));
+  RV_ASSIGN_OR_RETURN(found_, store_.List());
+  if (!found_.empty() && !options_.resume) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        options_.run_dir, " holds checkpoints of ", RoleName(options_.role),
+        " ", options_.index,
+        ": add --resume to go on from them, or take another --run-dir"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunMember::Join(const std::string& manifest_hash,
+                             const std::string& address) {
+  manifest_hash_ = manifest_hash;
+  SessionClient::Options join;
+  join.controller = config_.cluster.controller;
+  join.join_timeout = config_.cluster.join_timeout;
+  // Three may get lost before the lease lapses.
+  join.heartbeat_every = config_.cluster.lease / 4;
+  join.cancelled = options_.stop_requested;
+  v1::Hello& hello = join.hello;
+  hello.set_protocol_min(kOldestProtocolVersion);
+  hello.set_protocol_max(kProtocolVersion);
+  hello.set_role(options_.role);
+  hello.set_index(static_cast<uint32_t>(options_.index));
+  hello.set_config_hash(config_hash_);
+  hello.set_manifest_hash(manifest_hash_);
+  hello.set_address(address);
+  hello.set_host(HostName());
+  hello.set_resume(options_.resume);
+  for (const int64_t step : found_) {
+    hello.add_checkpoints(static_cast<uint64_t>(step));
+  }
+  if (!found_.empty()) {
+    RV_ASSIGN_OR_RETURN(const TensorFile newest, store_.Load(found_.front()));
+    const auto job = newest.metadata.find("job");
+    if (job != newest.metadata.end()) hello.set_job(job->second);
+  }
+  RV_ASSIGN_OR_RETURN(session_, SessionClient::Join(std::move(join)));
+  spdlog::info("joined {} as incarnation {}", config_.cluster.controller,
+               session_->welcome().incarnation());
+  watcher_ = std::make_unique<StopWatcher>(options_.stop_requested,
+                                           session_.get(), name_);
+  return absl::OkStatus();
+}
+
+std::map<std::string, std::string> RunMember::Identity(int64_t step) const {
+  return {{"kind", RoleName(options_.role)},
+          {"job", session_->welcome().job()},
+          {"member", absl::StrCat(options_.index)},
+          {"step", absl::StrCat(step)},
+          {"config_hash", ConfigHash(config_, /*for_resume=*/true)},
+          {"manifest_hash", manifest_hash_}};
+}
+
+absl::StatusOr<TensorFile> RunMember::LoadCheckpoint(int64_t step) {
+  RV_ASSIGN_OR_RETURN(TensorFile file, store_.Load(step));
+  for (const auto& [key, expected] : Identity(step)) {
+    const auto found = file.metadata.find(key);
+    if (found == file.metadata.end() || found->second != expected) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          store_.PathOf(step), ": the checkpoint belongs to another run: its ",
+          key, " is ", found == file.metadata.end() ? "missing" : found->second,
+          ", expected ", expected));
+    }
+  }
+  // Older sets that this run may still fall back to; newer ones never became
+  // complete.
+  saved_.clear();
+  for (auto it = found_.rbegin(); it != found_.rend(); ++it) {
+    if (*it <= step) saved_.push_back(*it);
+  }
+  return file;
+}
+
+std::string RunMember::PathOfCheckpoint(int64_t step) const {
+  return store_.PathOf(step);
+}
+
+absl::Status RunMember::SaveCheckpoint(int64_t step, TensorFile state) {
+  const absl::Time start = absl::Now();
+  for (auto& [key, value] : Identity(step)) state.metadata[key] = value;
+  RV_RETURN_IF_ERROR(store_.Save(step, std::move(state)));
+  saved_.push_back(step);
+  while (static_cast<int64_t>(saved_.size()) > config_.checkpoint.keep + 1) {
+    saved_.pop_front();
+  }
+  spdlog::info("saved checkpoint {} in {}", step,
+               absl::FormatDuration(
+                   absl::Trunc(absl::Now() - start, absl::Milliseconds(1))));
+  return store_.Prune({saved_.begin(), saved_.end()});
+}
+
+absl::Status RunMember::Conclude(const absl::Status& own) {
+  if (own.ok()) return session_->WaitForFinish();
+  absl::Status verdict;
+  if (session_->Ended(&verdict) ||
+      (MayBeEcho(own) && EndsWithin(kReasonGrace, &verdict))) {
+    return verdict.ok() ? own : verdict;
+  }
+  spdlog::error("giving up: {}", own.ToString());
+  v1::DaemonMessage message;
+  message.mutable_failure()->set_code(static_cast<int32_t>(own.code()));
+  message.mutable_failure()->set_message(std::string(own.message()));
+  session_->Send(std::move(message));
+  if (EndsWithin(kVerdictTimeout, &verdict) && !verdict.ok()) return verdict;
+  return own;
+}
+
+bool RunMember::EndsWithin(absl::Duration timeout, absl::Status* verdict) {
+  const auto ended = std::make_shared<Notification>();
+  session_->OnEnd([ended](const absl::Status&) { ended->Notify(); });
+  ended->WaitForNotificationWithTimeout(timeout);
+  return session_->Ended(verdict);
+}
+
+}  // namespace rivulet
