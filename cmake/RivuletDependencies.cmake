@@ -1,7 +1,6 @@
 # Packages; every version is Debian 12's unless a comment says otherwise.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
-find_package(Eigen3 QUIET NO_MODULE)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)

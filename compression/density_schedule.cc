@@ -42,6 +42,12 @@ absl::Status DensityScheduleOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrFormat("total_steps is %d; allowed: 1 or more", total_steps));
   }
+  if (warmup_steps > 0 && std::min(warmup_start, warmup_cap) < density) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the warm-up begins at %g, below density %g; allowed: a ladder that "
+        "falls",
+        std::min(warmup_start, warmup_cap), density));
+  }
   const double smallest =
       std::min(1.0, kMinMovesPerRun / static_cast<double>(total_steps));
   if (density < smallest) {

@@ -17,7 +17,7 @@ struct DensityScheduleOptions {
   double warmup_start = 0.25;  // first rung
   double warmup_cap = 1.0;     // no rung is above it
   int warmup_rungs = 4;        // rungs before the target, geometric
-  int64_t total_steps = 0;
+  int64_t total_steps = 0;     // of the run
 
   // Refuses values out of range, and a density below 10 / total_steps: an entry
   // moves once in 1 / density steps.

@@ -142,6 +142,12 @@ absl::Status DecodeSparse(int64_t size, uint8_t positions_code,
     if (count == 0) {
       return absl::InvalidArgumentError("segment without a position");
     }
+    // Each has a value besides: nothing is reserved for what cannot follow.
+    if (count > body->rest().size() / layout.value_bytes) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%u positions announced, but %u bytes are left for their values",
+          count, body->rest().size()));
+    }
   }
   if (layout.value_bytes != 4 &&
       !body->ReadBytes(internal::kStepBytes, &layout.steps)) {

@@ -114,7 +114,7 @@ absl::Status GradientCompressor::Compress(absl::Span<const float> gradient,
   RV_RETURN_IF_ERROR(plan.Validate());
 
   const GradientCompressorOptions& options = st.options;
-  const bool masked = st.has_momentum() && options.mask &&
+  const bool masked = st.has_momentum() && options.mask && !plan.dense() &&
                       plan.density <= options.mask_max_density;
   const bool compensated = masked && options.compensation > 0;
   const size_t size = gradient.size();

@@ -68,8 +68,9 @@ class GradientCompressor {
   // Forgets the pending step: u, v and the threshold are bit for bit as before.
   void Rollback();
 
-  // Returns a push that was refused for good to the residual, as decoded.
-  // Nothing may be pending.
+  // Returns a push that was refused for good to the residual, as decoded: for
+  // runs whose shards may refuse one. While every member is waited for, none
+  // is. Nothing may be pending.
   void AddBack(const CompressedTensor& sent);
 
   int64_t size() const;

@@ -60,7 +60,11 @@ void AppendRice(absl::Span<const uint32_t> positions, uint32_t base,
 absl::Status DecodeRice(absl::string_view bytes, uint64_t count, int parameter,
                         int64_t size, std::vector<uint32_t>* positions,
                         size_t* consumed) {
-  // A position takes at least 1 + k bits, so a forged count allocates nothing.
+  if (count > static_cast<uint64_t>(size)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%u positions announced in a segment of %d elements", count, size));
+  }
+  // A position takes at least 1 + k bits, so a forged count allocates little.
   const uint64_t room =
       bytes.size() * uint64_t{8} / (1 + static_cast<uint64_t>(parameter));
   if (count > room) {

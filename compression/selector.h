@@ -9,8 +9,8 @@
 // candidates over the threshold (Hill's estimate of 1 / tail index), so that
 // one rule suits heavy tails and residuals that error feedback packs just above
 // the threshold. It is found anew from a log-magnitude histogram when there is
-// none, every 64 steps, and when the count was off by more than a factor of 4;
-// that step then uses the new one.
+// none, after 64 steps of reuse, and when it admits more than 4 times the aim
+// or less than 0.8 times the target; that step then uses the new one.
 //
 // Ties at the threshold are all sent, up to kCap times the target; more are all
 // left out, unless nothing else is left: then the lowest positions go first.

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file_error.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
@@ -128,10 +129,10 @@ std::unique_ptr<ByteSource> OpenMemory(absl::string_view bytes,
 absl::StatusOr<int64_t> FileSize(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    return CannotOpen(path, errno);
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a file"));
+    return absl::NotFoundError(absl::StrCat(path, " is not a file"));
   }
   return static_cast<int64_t>(info.st_size);
 }

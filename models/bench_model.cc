@@ -10,13 +10,16 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "models/ops/backend.h"
+#include "models/optim/sgd.h"
 #include "models/resnet.h"
 
 namespace rivulet {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr float kLearningRate = 0.01f;
+constexpr double kLearningRate = 0.01;
+constexpr double kMomentum = 0.9;
+constexpr float kWeightDecay = 1e-4f;
 
 double Seconds() {
   return std::chrono::duration<double>(
@@ -65,6 +68,10 @@ class TrainingStep {
       label = static_cast<int32_t>(
           rng.UniformInt(static_cast<uint32_t>(options.model.num_classes)));
     }
+    for (const TensorSpec& spec : model_.manifest().parameters) {
+      optimizers_.emplace_back(spec.num_elements(),
+                               SgdOptions{.momentum = kMomentum});
+    }
   }
 
   StepTimes Run() {
@@ -77,9 +84,12 @@ class TrainingStep {
     for (int i = 0; i < count; ++i) {
       const absl::Span<float> weights = model_.parameter(i);
       const absl::Span<const float> gradient = model_.gradient(i);
+      decayed_.resize(weights.size());
       for (std::size_t k = 0; k < weights.size(); ++k) {
-        weights[k] -= kLearningRate * gradient[k];
+        decayed_[k] = gradient[k] + kWeightDecay * weights[k];
       }
+      optimizers_[static_cast<std::size_t>(i)].Step(kLearningRate, decayed_,
+                                                    weights);
     }
     model_.ParametersChanged();
     return {after_forward - start, after_backward - after_forward,
@@ -90,6 +100,8 @@ class TrainingStep {
   Model& model_;
   std::vector<float> images_;
   std::vector<int32_t> labels_;
+  std::vector<Sgd> optimizers_;  // one a parameter
+  std::vector<float> decayed_;   // scratch
 };
 
 std::vector<ConvolutionSpec> Convolutions(const BenchOptions& options) {

@@ -36,7 +36,7 @@ ConvolutionSpec Stem(const ModelOptions& options, int64_t batch) {
 std::vector<ResidualBlockOptions> Blocks(const ModelOptions& options,
                                          int64_t batch) {
   std::vector<ResidualBlockOptions> blocks;
-  ImageShape shape = Stem(options, batch).Output();
+  ActivationShape shape = Stem(options, batch).Output();
   for (int stage = 0; stage < 3; ++stage) {
     for (int64_t b = 0; b < BlocksPerStage(options); ++b) {
       ResidualBlockOptions block;
@@ -120,7 +120,7 @@ class ResNet final : public Network {
     stem_size_ = context.backend.ImageSize(stem.convolution.Output());
     stem_output_ = context.plan.Add(stem_size_);
 
-    ImageShape shape = stem.convolution.Output();
+    ActivationShape shape = stem.convolution.Output();
     WorkspaceSlot input = stem_output_;
     for (const ResidualBlockOptions& block : Blocks(options, batch)) {
       RV_ASSIGN_OR_RETURN(blocks_.emplace_back(),

@@ -9,6 +9,10 @@ cd "$(dirname "$0")/.."
 run_dir=${1:-runs/quickstart}
 scripts/build.sh
 if [ -e "$run_dir/summary.json" ] || [ -e "$run_dir/checkpoints" ]; then
+  if [ -e "$run_dir/lock" ] && ! flock --nonblock "$run_dir/lock" true; then
+    echo "quickstart.sh: a run in $run_dir is going on; stop it, or name another folder" >&2
+    exit 5
+  fi
   # Keep what an earlier quick start left.
   previous="$run_dir.$(date +%Y%m%d-%H%M%S)"
   mv "$run_dir" "$previous"

@@ -10,6 +10,9 @@
 #include "common/base/status_macros.h"
 
 namespace rivulet {
+
+// A cut between shards never splits a block that is quantized together.
+static_assert(kSegmentAlignment % kQuantizationBlock == 0);
 namespace {
 
 bool AllFinite(absl::Span<const float> values) {

@@ -315,8 +315,9 @@ void AddCompressionKeys(Table* t) {
           .Doc("Tensors sent at a higher density are not masked."),
       t);
   Add(Key(RV_KEY(compression.flush))
-          .Doc("With the `step` schedule: send all residuals, densely, in the "
-               "last step before the learning rate drops."),
+          .Doc("Send all residuals, densely, before each drop of the `step` "
+               "schedule, and in the last step of a run whose learning rate "
+               "has not gone to 0 by then."),
       t);
   Add(Key(RV_KEY(compression.bucket_bytes))
           .Unit("bytes")

@@ -16,6 +16,8 @@ namespace {
 
 // From this density on positions cost more than they save: all is sent.
 constexpr double kDenseFrom = 0.6;
+// Share of the learning rate at which what is not sent no longer matters.
+constexpr double kNegligibleRate = 0.01;
 
 bool IsSparse(const Config& config) {
   return config.compression.policy == "fixed" ||
@@ -186,10 +188,12 @@ bool RunPlan::EvaluatesAfter(int64_t step) const {
 }
 
 bool RunPlan::Flushes(int64_t step) const {
-  if (!config_.compression.flush ||
-      schedule_.kind != ScheduleOptions::Kind::kStep) {
-    return false;
+  if (!config_.compression.flush || !IsSparse(config_)) return false;
+  if (IsLast(step)) {
+    // What is left counts by the rate that is left.
+    return LearningRate(step) > kNegligibleRate * schedule_.learning_rate;
   }
+  if (schedule_.kind != ScheduleOptions::Kind::kStep) return false;
   return std::find(schedule_.milestones.begin(), schedule_.milestones.end(),
                    step + 1) != schedule_.milestones.end();
 }

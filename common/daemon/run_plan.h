@@ -76,8 +76,8 @@ class RunPlan {
 
   // The second half of Create: numbers of steps, and the schedules over them.
   absl::Status LayOutSteps();
-  // Whether `step` is the last one before the learning rate drops, in which
-  // residuals are sent whole.
+  // Whether residuals are sent whole in `step`: the last one before the
+  // learning rate drops, or of the run.
   bool Flushes(int64_t step) const;
   const TensorSpec& spec(int tensor) const;
 

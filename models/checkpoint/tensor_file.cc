@@ -22,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/crc32c.h"
+#include "common/base/file_error.h"
 #include "common/base/status_macros.h"
 #include "models/checkpoint/atomic_file.h"
 #include "nlohmann/json.hpp"
@@ -449,10 +450,10 @@ absl::StatusOr<TensorFile> ReadTensorFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (file.get() < 0 || fstat(file.get(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    return CannotOpen(path, errno);
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a file"));
+    return absl::NotFoundError(absl::StrCat(path, " is not a file"));
   }
   return Reader(path, static_cast<uint64_t>(info.st_size),
                 [&](uint64_t offset, absl::Span<char> bytes) {

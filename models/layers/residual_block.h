@@ -15,7 +15,7 @@ namespace rivulet {
 
 struct ResidualBlockOptions {
   std::string name;  // "layer1.0"
-  ImageShape input;
+  ActivationShape input;
   int64_t channels = 16;  // of the output
   int64_t stride = 1;     // 1 with equal channels, or 2
   NormKind norm = NormKind::kBatch;

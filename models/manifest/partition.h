@@ -3,8 +3,9 @@
 //
 // The parameters, laid end to end in manifest order, are cut into equal parts
 // by size, so large tensors are split and no shard carries more than 1.1 times
-// the mean. A cut never lands inside a tensor's quantization block: offsets
-// inside a tensor are multiples of kSegmentAlignment.
+// the mean, as long as the mean is well above kSegmentAlignment: ResNet-20 on
+// 128 shards is at 1.11. A cut never lands inside a tensor's quantization
+// block: offsets inside a tensor are multiples of kSegmentAlignment.
 
 #ifndef RIVULET_MODELS_MANIFEST_PARTITION_H_
 #define RIVULET_MODELS_MANIFEST_PARTITION_H_

@@ -7,7 +7,7 @@ namespace {
 
 // Calls fn(plain index, image index) for every element.
 template <typename Fn>
-void ForEachElement(const ImageShape& s, int64_t block, const Fn& fn) {
+void ForEachElement(const ActivationShape& s, int64_t block, const Fn& fn) {
   const int64_t blocks = (s.c + block - 1) / block;
   const int64_t pixels = s.pixels();
   int64_t plain = 0;
@@ -24,14 +24,15 @@ void ForEachElement(const ImageShape& s, int64_t block, const Fn& fn) {
 }  // namespace
 
 template <typename T>
-void Backend<T>::Pack(const ImageShape& shape, const T* plain, T* image) const {
+void Backend<T>::Pack(const ActivationShape& shape, const T* plain,
+                      T* image) const {
   std::fill_n(image, ImageSize(shape), T{0});
   ForEachElement(shape, channel_block(),
                  [&](int64_t p, int64_t i) { image[i] = plain[p]; });
 }
 
 template <typename T>
-void Backend<T>::Unpack(const ImageShape& shape, const T* image,
+void Backend<T>::Unpack(const ActivationShape& shape, const T* image,
                         T* plain) const {
   ForEachElement(shape, channel_block(),
                  [&](int64_t p, int64_t i) { plain[p] = image[i]; });

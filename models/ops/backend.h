@@ -31,13 +31,13 @@ class Backend {
   // Channels per block of an image; 1: plain [n, c, h, w].
   virtual int64_t channel_block() const = 0;
   // Elements of an image of this shape, padding included.
-  int64_t ImageSize(const ImageShape& shape) const {
+  int64_t ImageSize(const ActivationShape& shape) const {
     const int64_t block = channel_block();
     return shape.n * ((shape.c + block - 1) / block * block) * shape.pixels();
   }
   // Between plain [n, c, h, w] and an image; Pack zeroes the padding.
-  void Pack(const ImageShape& shape, const T* plain, T* image) const;
-  void Unpack(const ImageShape& shape, const T* image, T* plain) const;
+  void Pack(const ActivationShape& shape, const T* plain, T* image) const;
+  void Unpack(const ActivationShape& shape, const T* image, T* plain) const;
 
   // Makes the calling thread compute with this backend's number of threads.
   // Call before making or running operations in a thread.
@@ -50,7 +50,7 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Linear<T>>> MakeLinear(
       const LinearSpec& spec) = 0;
   virtual absl::StatusOr<std::unique_ptr<GlobalAveragePool<T>>> MakePool(
-      const ImageShape& shape) = 0;
+      const ActivationShape& shape) = 0;
   virtual absl::StatusOr<std::unique_ptr<Shortcut<T>>> MakeShortcut(
       const ShortcutSpec& spec) = 0;
   virtual Elementwise<T>& elementwise() = 0;

@@ -5,20 +5,20 @@
 namespace rivulet {
 namespace {
 
-absl::Status InvalidShape(const char* op, const ImageShape& shape) {
+absl::Status InvalidShape(const char* op, const ActivationShape& shape) {
   return absl::InvalidArgumentError(
       absl::StrCat(op, ": shape ", shape.ToString(), " has a size below 1"));
 }
 
 }  // namespace
 
-ImageShape ConvolutionSpec::Output() const {
+ActivationShape ConvolutionSpec::Output() const {
   return {input.n, out_channels, (input.h + 2 * padding - kernel) / stride + 1,
           (input.w + 2 * padding - kernel) / stride + 1};
 }
 
 double ConvolutionSpec::ForwardFlops() const {
-  const ImageShape y = Output();
+  const ActivationShape y = Output();
   return 2.0 * static_cast<double>(input.n * y.pixels()) *
          static_cast<double>(num_weights());
 }
@@ -62,7 +62,7 @@ absl::Status LinearSpec::Validate() const {
   return absl::OkStatus();
 }
 
-absl::Status ValidatePoolShape(const ImageShape& shape) {
+absl::Status ValidatePoolShape(const ActivationShape& shape) {
   return shape.IsValid() ? absl::OkStatus() : InvalidShape("pooling", shape);
 }
 

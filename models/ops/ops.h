@@ -30,7 +30,7 @@ namespace rivulet {
 
 // A square convolution with zero padding and without bias.
 struct ConvolutionSpec {
-  ImageShape input;
+  ActivationShape input;
   int64_t out_channels = 1;
   int64_t kernel = 3;   // >= 1
   int64_t stride = 1;   // >= 1
@@ -40,7 +40,7 @@ struct ConvolutionSpec {
   // Whether BackwardData will be called.
   bool needs_input_gradient = true;
 
-  ImageShape Output() const;
+  ActivationShape Output() const;
   int64_t num_weights() const {
     return out_channels * input.c * kernel * kernel;
   }
@@ -69,7 +69,7 @@ class Convolution {
 // 2015) or of a group of channels in one image (Wu & He 2018).
 struct NormalizationSpec {
   enum class Kind { kBatch, kGroup };
-  ImageShape shape;
+  ActivationShape shape;
   Kind kind = Kind::kBatch;
   int64_t group_size =
       1;  // kGroup: neighbouring channels in a group; divides c
@@ -119,7 +119,7 @@ class Linear {
 };
 
 // The mean over all pixels: image -> plain [n, c].
-absl::Status ValidatePoolShape(const ImageShape& shape);
+absl::Status ValidatePoolShape(const ActivationShape& shape);
 
 template <typename T>
 class GlobalAveragePool {
@@ -133,10 +133,10 @@ class GlobalAveragePool {
 // and column, with zero channels added on both sides, (out_channels - c) / 2
 // each.
 struct ShortcutSpec {
-  ImageShape input;
+  ActivationShape input;
   int64_t out_channels = 1;  // >= input.c, by an even number
 
-  ImageShape Output() const {
+  ActivationShape Output() const {
     return {input.n, out_channels, (input.h + 1) / 2, (input.w + 1) / 2};
   }
   int64_t offset() const { return (out_channels - input.c) / 2; }

@@ -17,7 +17,7 @@
 namespace rivulet {
 
 // [batch, channels, height, width]; every size is at least 1.
-struct ImageShape {
+struct ActivationShape {
   int64_t n = 1;
   int64_t c = 1;
   int64_t h = 1;
@@ -31,7 +31,7 @@ struct ImageShape {
   }
 };
 
-inline bool operator==(const ImageShape& a, const ImageShape& b) {
+inline bool operator==(const ActivationShape& a, const ActivationShape& b) {
   return a.n == b.n && a.c == b.c && a.h == b.h && a.w == b.w;
 }
 

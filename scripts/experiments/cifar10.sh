@@ -27,7 +27,8 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$data" ] || { echo "cifar10.sh: --data DIR is needed" >&2; exit 2; }
 
-[ -x build/bin/rivulet ] || scripts/build.sh
+command -v python3 >/dev/null || { echo "cifar10.sh: python3 is needed to read summaries" >&2; exit 2; }
+scripts/build.sh
 mkdir -p "$(dirname "$csv")"
 [ -s "$csv" ] || echo "arm,seed,epochs,test_accuracy,train_loss,bytes_up,bytes_down,ratio,ratio_steady_up,seconds,samples_per_second,weights_sha256,host" >"$csv"
 
@@ -46,15 +47,15 @@ for arm in $arms; do
     build/bin/rivulet train "$config" --run-dir "$run" "${resume[@]}" \
       --set "data.path=$data" --set "train.seed=$seed" --set "train.epochs=$epochs"
   fi
-  grep -q "^$arm,$seed,$epochs," "$csv" || python3 - "$arm" "$run/summary.json" >>"$csv" <<'PY'
+  grep -q "^$arm,$seed,$epochs," "$csv" || python3 - "$arm" "$epochs" "$run/summary.json" >>"$csv" <<'PY'
 import json
 import sys
-arm, path = sys.argv[1:]
+arm, epochs, path = sys.argv[1:]
 s = json.load(open(path))
 print(",".join(str(x) for x in [
-    arm, s["seed"], round(s["epochs"]), s["test_accuracy"], s["train_loss"], s["bytes_up"],
+    arm, s["seed"], epochs, s["test_accuracy"], s["train_loss"], s["bytes_up"],
     s["bytes_down"], s["ratio"], s["ratio_steady_up"], s["seconds"], s["samples_per_second"],
-    s["weights_sha256"], '"%s"' % s["host"]]))
+    s["weights_sha256"], s["host"].replace(",", "")]))
 PY
 done
-column -s, -t <"$csv"
+cat "$csv"

@@ -99,6 +99,8 @@ TEST(DensityScheduleTest, ValuesOutOfRangeAreRefusedByName) {
           [](O& o) { o.density = std::numeric_limits<double>::quiet_NaN(); });
   refused("warmup_start", [](O& o) { o.warmup_start = -1; });
   refused("warmup_cap", [](O& o) { o.warmup_cap = 2; });
+  refused("warm-up begins at 0.0001", [](O& o) { o.warmup_start = 0.0001; });
+  refused("warm-up begins at 0.0002", [](O& o) { o.warmup_cap = 0.0002; });
   refused("warmup_steps", [](O& o) { o.warmup_steps = -1; });
   refused("warmup_rungs", [](O& o) { o.warmup_rungs = 0; });
   refused("total_steps", [](O& o) { o.total_steps = 0; });

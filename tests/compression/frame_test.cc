@@ -151,7 +151,6 @@ TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {
   }
 }
 
-// Cases row 11.
 TEST(FrameTest, SegmentsAroundSixteenBitLengthsRoundTrip) {
   for (const int64_t n : {65535, 65536, 65537}) {
     for (const int bits : {8, 16, 32}) {
@@ -171,7 +170,7 @@ TEST(FrameTest, SegmentsAroundSixteenBitLengthsRoundTrip) {
   }
 }
 
-// Cases row 27: positions at the end of the largest segment; no memory of its
+// Positions at the end of the largest segment; no memory of its
 // size is needed.
 TEST(FrameTest, PositionsBeyondThirtyOneBitsRoundTrip) {
   constexpr int64_t kSize = std::numeric_limits<uint32_t>::max();
@@ -300,7 +299,6 @@ std::string MixedFrame(std::vector<int64_t>* table) {
   return encoder.Finish();
 }
 
-// Cases row 94.
 TEST(FrameTest, EveryFlippedBitIsAnError) {
   std::vector<int64_t> table;
   const std::string bytes = MixedFrame(&table);

@@ -157,7 +157,7 @@ TEST(GradientCompressorTest, StepDoesExactlyWhatTheEquationsSay) {
   }
 }
 
-// Cases row 7: without momentum all that went in was sent or is left.
+// Without momentum all that went in was sent or is left.
 TEST(GradientCompressorTest, SentPlusResidualIsTheSumOfTheGradients) {
   constexpr int64_t kSize = 2000;
   constexpr int kSteps = 200;
@@ -184,7 +184,7 @@ TEST(GradientCompressorTest, SentPlusResidualIsTheSumOfTheGradients) {
   }
 }
 
-// Cases row 2, and the claim that density 1 is plain momentum SGD.
+// With all sent, it is plain momentum SGD.
 TEST(GradientCompressorTest, DenseLosslessPathEqualsMomentumSgd) {
   constexpr int64_t kSize = 1500;
   for (const MomentumForm form :
@@ -248,7 +248,7 @@ TEST(GradientCompressorTest, UnmaskedWarmUpSwitchKeepsTheMomentumTrajectory) {
   }
 }
 
-// ALGORITHMS: with c = 1 and plain momentum s = v + m/(1-m) u obeys
+// With c = 1 and plain momentum s = v + m/(1-m) u obeys
 // s <- s + g/(1-m), less what is sent.
 TEST(GradientCompressorTest, FullCompensationIsErrorFeedbackWithoutMomentum) {
   constexpr int64_t kSize = 1500;
@@ -283,6 +283,21 @@ TEST(GradientCompressorTest, MomentumIsMaskedBelowTheLimitOnly) {
   }
 }
 
+// Clearing momentum in a tensor that is sent whole would leave none at all.
+TEST(GradientCompressorTest, MomentumIsNeverMaskedInADenseTensor) {
+  GradientCompressorOptions options = Options(MomentumForm::kPlain);
+  options.mask_max_density = 1;
+  for (const int bits : {8, 32}) {
+    auto compressor = Make(1000, options);
+    CompressedTensor sent;
+    const auto g = RandomGradient(1, 0, 1000);
+    RV_ASSERT_OK(compressor->Compress(g, {1.0, bits}, &sent));
+    compressor->Commit();
+    ASSERT_TRUE(sent.dense);
+    EXPECT_EQ(Copy(compressor->momentum()), g);
+  }
+}
+
 TEST(GradientCompressorTest, RollbackRestoresEveryBit) {
   for (const double compensation : {0.0, 1.0}) {
     auto compressor =
@@ -312,7 +327,6 @@ TEST(GradientCompressorTest, RollbackRestoresEveryBit) {
   }
 }
 
-// Cases row 4.
 TEST(GradientCompressorTest, GradientThatIsNotFiniteChangesNothing) {
   for (const float bad : {kNan, kInfinity, -kInfinity}) {
     for (const size_t at : {0, 1499, 2999}) {
@@ -381,7 +395,6 @@ TEST(GradientCompressorTest, AddBackUndoesWhatTheReceiverRefused) {
   }
 }
 
-// Cases row 11.
 TEST(GradientCompressorTest, TensorsAroundSixteenBitLengthsWork) {
   for (const int64_t size : {65535, 65536, 65537}) {
     auto compressor = Make(size, Options(MomentumForm::kNesterov));
@@ -396,7 +409,7 @@ TEST(GradientCompressorTest, TensorsAroundSixteenBitLengthsWork) {
   }
 }
 
-// Cases row 13: sums stay in fp32, small or large.
+// Sums stay in fp32, small or large.
 TEST(GradientCompressorTest, ExtremeScalesSurviveAccumulation) {
   for (const float scale : {1e-7f, 2e3f, 1e30f}) {
     auto compressor = Make(100, Options(MomentumForm::kNone));
@@ -412,7 +425,7 @@ TEST(GradientCompressorTest, ExtremeScalesSurviveAccumulation) {
   }
 }
 
-// Cases row 19: each layer has its own threshold.
+// Each layer has its own threshold.
 TEST(GradientCompressorTest, LayersOfDifferentScalesSendTheSameShare) {
   for (const float scale : {1.0f, 1e-4f, 1e4f}) {
     auto compressor = Make(5000, Options(MomentumForm::kNesterov));
@@ -428,7 +441,6 @@ TEST(GradientCompressorTest, LayersOfDifferentScalesSendTheSameShare) {
   }
 }
 
-// Cases row 26.
 TEST(GradientCompressorTest, DegenerateTensorsStayFinite) {
   for (const int64_t size : {1, 2000}) {
     for (const float value : {1e-41f, -3.0f}) {
@@ -448,7 +460,7 @@ TEST(GradientCompressorTest, DegenerateTensorsStayFinite) {
   }
 }
 
-// Cases row 27: refused before anything is allocated.
+// Refused before anything is allocated.
 TEST(GradientCompressorTest, SizesBeyondThirtyTwoBitsAreRefused) {
   for (const int64_t size :
        {int64_t{0}, int64_t{-1}, int64_t{4294967296}, int64_t{4294967297},

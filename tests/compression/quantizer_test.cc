@@ -101,7 +101,6 @@ TEST(QuantizeSparseTest, PositionsThatQuantizeToZeroAreDropped) {
   EXPECT_THAT(out.levels, ElementsAre(127, -3));
 }
 
-// Cases row 26.
 TEST(QuantizeSparseTest, DenormalsStayFiniteAndInRange) {
   const std::vector<float> values = {kMin, -kMin, 1e-39f, 4e-39f};
   for (const int bits : {8, 16}) {

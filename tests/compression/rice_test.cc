@@ -183,7 +183,13 @@ TEST(RiceTest, MalformedCodesAreRefused) {
   std::vector<uint32_t> decoded;
   size_t consumed = 0;
   // A forged count must not be believed, or allocated for.
-  EXPECT_THAT(DecodeRice("ab", uint64_t{1} << 62, 3, 1000, &decoded, &consumed),
+  const std::string plenty(1000, '\0');
+  EXPECT_THAT(DecodeRice(plenty, 8000, 0, 7999, &decoded, &consumed),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("8000 positions announced")));
+  EXPECT_EQ(decoded.capacity(), 0u) << "nothing is reserved for it";
+  EXPECT_THAT(DecodeRice("ab", uint64_t{1} << 62, 3, uint64_t{1} << 62,
+                         &decoded, &consumed),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fit")));
   EXPECT_EQ(decoded.capacity(), 0u);
   EXPECT_THAT(DecodeRice("\xFF", 1, 0, 1000, &decoded, &consumed),
@@ -192,7 +198,7 @@ TEST(RiceTest, MalformedCodesAreRefused) {
   EXPECT_THAT(DecodeRice("\x0F", 1, 0, 4, &decoded, &consumed),
               StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(
-      DecodeRice(absl::string_view("\x00", 1), 5, 0, 4, &decoded, &consumed),
+      DecodeRice(absl::string_view("\x08", 1), 4, 0, 4, &decoded, &consumed),
       StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(
       DecodeRice("\x82", 1, 0, 100, &decoded, &consumed),

@@ -105,7 +105,6 @@ TEST(SelectorTest, FirstSelectionOfALargeTensorIsExact) {
   }
 }
 
-// Cases row 8.
 TEST(SelectorTest, AllZeroTensorGivesAnEmptySelection) {
   const std::vector<float> zeros(5000, 0.0f);
   Selector selector;
@@ -142,7 +141,6 @@ TEST(SelectorTest, FewNonzerosAreAllSelected) {
   }
 }
 
-// Cases row 26.
 TEST(SelectorTest, EqualMagnitudesBeyondTheCapGoLowestPositionFirst) {
   std::vector<float> values(5000, -2.0f);
   Selector selector;
@@ -168,7 +166,7 @@ TEST(SelectorTest, TiesBeyondTheCapAreLeftOutWhenOthersAreLarger) {
   EXPECT_THAT(selector.Select(values, 0.01), ElementsAre(7, 4000));
 }
 
-TEST(SelectorTest, IsRefreshedEvery64Steps) {
+TEST(SelectorTest, IsRefreshedAfter64StepsOfReuse) {
   Selector selector;
   std::vector<int> refreshes;
   for (int step = 0; step < 200; ++step) {

@@ -117,9 +117,9 @@ TEST(ByteSourceTest, NamesMissingFilesAndFolders) {
   EXPECT_THAT(
       OpenFile(folder.File("none")).status(),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder.File("none"))));
-  EXPECT_THAT(OpenFile(folder.path()).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is not a file")));
+  EXPECT_THAT(
+      OpenFile(folder.path()).status(),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("is not a file")));
   EXPECT_THAT(FileSize(folder.File("none")).status(),
               StatusIs(absl::StatusCode::kNotFound));
   WriteBytes(folder.File("f"), "abc");

@@ -261,8 +261,8 @@ TEST(ModelTest, ImagesMayEndBeforeTheBackwardPass) {
   Batch batch = RandomBatch(options, 3, 1);
   kept->Forward(batch.images, batch.labels);
   gone->Forward(batch.images, batch.labels);
-  std::fill(batch.images.begin(), batch.images.end(), 1e30f);
   kept->Backward([](int) {});
+  std::fill(batch.images.begin(), batch.images.end(), 1e30f);
   gone->Backward([](int) {});
   EXPECT_EQ(kept->gradient(0), gone->gradient(0));
 }

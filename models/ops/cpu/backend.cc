@@ -41,7 +41,7 @@ class CpuBackend final : public Backend<float> {
     return cpu::MakeLinear(*runtime_, spec);
   }
   absl::StatusOr<std::unique_ptr<GlobalAveragePool<float>>> MakePool(
-      const ImageShape& shape) override {
+      const ActivationShape& shape) override {
     RV_RETURN_IF_ERROR(ValidatePoolShape(shape));
     return cpu::MakePool(*runtime_, shape);
   }

@@ -19,7 +19,7 @@ class CpuConvolution final : public Convolution<float> {
   // May throw dnnl::error.
   CpuConvolution(DnnlRuntime& runtime, const ConvolutionSpec& spec)
       : runtime_(runtime), spec_(spec) {
-    const ImageShape in = spec.input;
+    const ActivationShape in = spec.input;
     x_ = spec.plain_input
              ? memory::desc({in.n, in.c, in.h, in.w}, memory::data_type::f32,
                             memory::format_tag::nchw)

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Normalization<float>>> MakeBatchNorm(
 absl::StatusOr<std::unique_ptr<Linear<float>>> MakeLinear(
     DnnlRuntime& runtime, const LinearSpec& spec);
 absl::StatusOr<std::unique_ptr<GlobalAveragePool<float>>> MakePool(
-    DnnlRuntime& runtime, const ImageShape& shape);
+    DnnlRuntime& runtime, const ActivationShape& shape);
 
 std::unique_ptr<Normalization<float>> MakeGroupNorm(
     const NormalizationSpec& spec, int64_t channel_block, int threads);

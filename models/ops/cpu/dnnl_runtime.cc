@@ -44,7 +44,7 @@ DnnlRuntime::DnnlRuntime(int threads, int64_t channel_block,
       engine_(std::move(engine)),
       stream_(engine_) {}
 
-dnnl::memory::desc DnnlRuntime::ImageDesc(const ImageShape& shape) const {
+dnnl::memory::desc DnnlRuntime::ImageDesc(const ActivationShape& shape) const {
   using Tag = dnnl::memory::format_tag;
   const Tag tag = channel_block_ == 16  ? Tag::nChw16c
                   : channel_block_ == 8 ? Tag::nChw8c

@@ -61,7 +61,7 @@ class DnnlRuntime {
   int64_t channel_block() const { return channel_block_; }
 
   // May throw dnnl::error, as all of oneDNN's constructors.
-  dnnl::memory::desc ImageDesc(const ImageShape& shape) const;
+  dnnl::memory::desc ImageDesc(const ActivationShape& shape) const;
   // Attributes of every primitive: scratch memory is ours, so that a primitive
   // made in one thread can run in another.
   static dnnl::primitive_attr Attributes();

@@ -12,7 +12,7 @@ using dnnl::memory;
 class CpuPool final : public GlobalAveragePool<float> {
  public:
   // May throw dnnl::error.
-  CpuPool(DnnlRuntime& runtime, const ImageShape& shape)
+  CpuPool(DnnlRuntime& runtime, const ActivationShape& shape)
       : runtime_(runtime),
         shape_(shape),
         row_((shape.c + runtime.channel_block() - 1) / runtime.channel_block() *
@@ -62,7 +62,7 @@ class CpuPool final : public GlobalAveragePool<float> {
   bool padded() const { return padded_.size() > 0; }
 
   DnnlRuntime& runtime_;
-  const ImageShape shape_;
+  const ActivationShape shape_;
   const int64_t row_;  // elements of a padded row
   const memory::desc image_, pooled_;
   CompiledPrimitive forward_, backward_;
@@ -72,7 +72,7 @@ class CpuPool final : public GlobalAveragePool<float> {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GlobalAveragePool<float>>> MakePool(
-    DnnlRuntime& runtime, const ImageShape& shape) {
+    DnnlRuntime& runtime, const ActivationShape& shape) {
   return CatchDnnl("pooling", [&] {
     return std::unique_ptr<GlobalAveragePool<float>>(
         std::make_unique<CpuPool>(runtime, shape));

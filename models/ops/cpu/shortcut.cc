@@ -40,7 +40,7 @@ class CpuShortcut final : public Shortcut<float> {
   // of images [begin, end).
   template <typename Fn>
   void ForEachRun(int64_t begin, int64_t end, const Fn& fn) const {
-    const ImageShape& in = spec_.input;
+    const ActivationShape& in = spec_.input;
     for (int64_t n = begin; n < end; ++n) {
       for (int64_t c = 0; c < in.c;) {
         const int64_t o = c + spec_.offset();
@@ -60,7 +60,7 @@ class CpuShortcut final : public Shortcut<float> {
   }
 
   const ShortcutSpec spec_;
-  const ImageShape out_;
+  const ActivationShape out_;
   const int64_t block_;
   const int threads_;
 };

@@ -31,7 +31,7 @@ class ReferenceBackend final : public Backend<T> {
     return reference::MakeLinear<T>(spec);
   }
   absl::StatusOr<std::unique_ptr<GlobalAveragePool<T>>> MakePool(
-      const ImageShape& shape) override {
+      const ActivationShape& shape) override {
     RV_RETURN_IF_ERROR(ValidatePoolShape(shape));
     return reference::MakePool<T>(shape);
   }

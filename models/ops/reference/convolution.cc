@@ -104,8 +104,8 @@ class ReferenceConvolution final : public Convolution<T> {
   }
 
   const ConvolutionSpec spec_;
-  const ImageShape in_;
-  const ImageShape out_;
+  const ActivationShape in_;
+  const ActivationShape out_;
   std::vector<T> weight_;
 };
 

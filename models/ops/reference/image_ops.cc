@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 class ReferencePool final : public GlobalAveragePool<T> {
  public:
-  explicit ReferencePool(const ImageShape& shape) : shape_(shape) {}
+  explicit ReferencePool(const ActivationShape& shape) : shape_(shape) {}
 
   void Forward(const T* x, T* y) override {
     const int64_t pixels = shape_.pixels();
@@ -30,7 +30,7 @@ class ReferencePool final : public GlobalAveragePool<T> {
   }
 
  private:
-  const ImageShape shape_;
+  const ActivationShape shape_;
 };
 
 template <typename T>
@@ -52,7 +52,7 @@ class ReferenceShortcut final : public Shortcut<T> {
   // Calls fn(input index, output index) for every element that passes.
   template <typename Fn>
   void ForEach(const Fn& fn) const {
-    const ImageShape& in = spec_.input;
+    const ActivationShape& in = spec_.input;
     for (int64_t n = 0; n < in.n; ++n) {
       for (int64_t c = 0; c < in.c; ++c) {
         for (int64_t i = 0; i < out_.h; ++i) {
@@ -67,7 +67,7 @@ class ReferenceShortcut final : public Shortcut<T> {
   }
 
   const ShortcutSpec spec_;
-  const ImageShape out_;
+  const ActivationShape out_;
 };
 
 // std::max(v, 0) lets a NaN pass.
@@ -94,7 +94,7 @@ class ReferenceElementwise final : public Elementwise<T> {
 }  // namespace
 
 template <typename T>
-std::unique_ptr<GlobalAveragePool<T>> MakePool(const ImageShape& shape) {
+std::unique_ptr<GlobalAveragePool<T>> MakePool(const ActivationShape& shape) {
   return std::make_unique<ReferencePool<T>>(shape);
 }
 template <typename T>
@@ -106,8 +106,10 @@ std::unique_ptr<Elementwise<T>> MakeElementwise() {
   return std::make_unique<ReferenceElementwise<T>>();
 }
 
-template std::unique_ptr<GlobalAveragePool<float>> MakePool(const ImageShape&);
-template std::unique_ptr<GlobalAveragePool<double>> MakePool(const ImageShape&);
+template std::unique_ptr<GlobalAveragePool<float>> MakePool(
+    const ActivationShape&);
+template std::unique_ptr<GlobalAveragePool<double>> MakePool(
+    const ActivationShape&);
 template std::unique_ptr<Shortcut<float>> MakeShortcut(const ShortcutSpec&);
 template std::unique_ptr<Shortcut<double>> MakeShortcut(const ShortcutSpec&);
 template std::unique_ptr<Elementwise<float>> MakeElementwise();

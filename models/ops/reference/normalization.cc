@@ -94,7 +94,7 @@ class ReferenceNormalization final : public Normalization<T> {
   // Calls fn(index, channel, set) for every element.
   template <typename Fn>
   void ForEach(const Fn& fn) const {
-    const ImageShape& s = spec_.shape;
+    const ActivationShape& s = spec_.shape;
     int64_t i = 0;
     for (int64_t n = 0; n < s.n; ++n) {
       for (int64_t c = 0; c < s.c; ++c) {

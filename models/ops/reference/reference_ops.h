@@ -19,7 +19,7 @@ std::unique_ptr<Normalization<T>> MakeNormalization(
 template <typename T>
 std::unique_ptr<Linear<T>> MakeLinear(const LinearSpec& spec);
 template <typename T>
-std::unique_ptr<GlobalAveragePool<T>> MakePool(const ImageShape& shape);
+std::unique_ptr<GlobalAveragePool<T>> MakePool(const ActivationShape& shape);
 template <typename T>
 std::unique_ptr<Shortcut<T>> MakeShortcut(const ShortcutSpec& spec);
 template <typename T>

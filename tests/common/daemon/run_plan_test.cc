@@ -174,6 +174,22 @@ TEST(RunPlanTest, FlushSendsEverythingBeforeTheRateDrops) {
   EXPECT_EQ(Plan(config)->Up(kWeight, 63).density, 0.05);
 }
 
+TEST(RunPlanTest, FlushSendsEverythingAtTheEndWhereItCounts) {
+  Config config = FixedConfig();
+  const auto density_at_the_end = [&] {
+    const auto plan = Plan(config);
+    return plan->Up(kWeight, plan->total_steps() - 1).density;
+  };
+  config.optimizer.schedule.kind = "constant";
+  EXPECT_EQ(density_at_the_end(), 1.0);
+  config.optimizer.schedule.kind = "cosine";
+  EXPECT_EQ(density_at_the_end(), 0.05) << "the rate has gone to 0";
+  config.optimizer.schedule.final_rate = 0.5 * config.optimizer.learning_rate;
+  EXPECT_EQ(density_at_the_end(), 1.0);
+  config.compression.flush = false;
+  EXPECT_EQ(density_at_the_end(), 0.05);
+}
+
 TEST(RunPlanTest, WithoutCompressionEverythingIsDenseAndExact) {
   for (const char* policy : {"none", "lossless"}) {
     SCOPED_TRACE(policy);

@@ -344,9 +344,9 @@ TEST(TensorFileTest, NamesAMissingFileAndAFolder) {
   EXPECT_THAT(
       ReadTensorFile(folder.File("none")),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder.File("none"))));
-  EXPECT_THAT(ReadTensorFile(folder.path()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is not a file")));
+  EXPECT_THAT(
+      ReadTensorFile(folder.path()),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("is not a file")));
 }
 
 }  // namespace

@@ -30,15 +30,15 @@ class ParityTest : public ::testing::TestWithParam<int> {
 
   // An image of the fast backend; its padding holds NaN when it is an output,
   // to show that operations write it.
-  Vector Pack(const ImageShape& shape, const Vector& plain) const {
+  Vector Pack(const ActivationShape& shape, const Vector& plain) const {
     Vector image(fast_->ImageSize(shape));
     fast_->Pack(shape, plain.data(), image.data());
     return image;
   }
-  Vector Output(const ImageShape& shape) const {
+  Vector Output(const ActivationShape& shape) const {
     return Vector(fast_->ImageSize(shape), std::nanf(""));
   }
-  Vector Unpack(const ImageShape& shape, const Vector& image) const {
+  Vector Unpack(const ActivationShape& shape, const Vector& image) const {
     Vector plain(shape.num_elements());
     fast_->Unpack(shape, image.data(), plain.data());
     EXPECT_EQ(Pack(shape, plain), image) << "padding is not zero";
@@ -94,7 +94,7 @@ void ParityTest::CheckConvolution(ConvolutionSpec spec) {
 
 TEST_P(ParityTest, ConvolutionAgreesOverSizesChannelsAndStrides) {
   struct Case {
-    ImageShape input;
+    ActivationShape input;
     int64_t out, stride;
   };
   const Case cases[] = {{{1, 16, 8, 8}, 16, 1}, {{2, 16, 9, 7}, 32, 2},
@@ -195,9 +195,10 @@ void ParityTest::CheckNormalization(const NormalizationSpec& spec) {
 }
 
 TEST_P(ParityTest, BatchNormAgreesOverSizesAndChannels) {
-  const ImageShape shapes[] = {{4, 16, 8, 8}, {3, 32, 5, 3}, {1, 64, 4, 4},
-                               {2, 20, 3, 3}, {7, 1, 2, 3},  {2, 17, 5, 5}};
-  for (const ImageShape& shape : shapes) {
+  const ActivationShape shapes[] = {{4, 16, 8, 8}, {3, 32, 5, 3},
+                                    {1, 64, 4, 4}, {2, 20, 3, 3},
+                                    {7, 1, 2, 3},  {2, 17, 5, 5}};
+  for (const ActivationShape& shape : shapes) {
     for (const bool relu : {false, true}) {
       NormalizationSpec spec;
       spec.shape = shape;
@@ -209,7 +210,7 @@ TEST_P(ParityTest, BatchNormAgreesOverSizesAndChannels) {
 
 TEST_P(ParityTest, GroupNormAgreesOverSizesChannelsAndGroups) {
   struct Case {
-    ImageShape shape;
+    ActivationShape shape;
     int64_t group;
   };
   // Groups smaller and larger than a block, across blocks, and partial blocks.
@@ -261,9 +262,9 @@ TEST_P(ParityTest, LinearAgreesOverSizes) {
 }
 
 TEST_P(ParityTest, PoolAgreesOverSizesAndChannels) {
-  for (const ImageShape& shape :
-       {ImageShape{4, 64, 8, 8}, ImageShape{3, 20, 5, 3},
-        ImageShape{1, 1, 1, 1}, ImageShape{2, 16, 7, 7}}) {
+  for (const ActivationShape& shape :
+       {ActivationShape{4, 64, 8, 8}, ActivationShape{3, 20, 5, 3},
+        ActivationShape{1, 1, 1, 1}, ActivationShape{2, 16, 7, 7}}) {
     SCOPED_TRACE(shape.ToString());
     RV_ASSERT_OK_AND_ASSIGN(auto fast, fast_->MakePool(shape));
     RV_ASSERT_OK_AND_ASSIGN(auto slow, reference_->MakePool(shape));

@@ -25,7 +25,7 @@ class ReferenceTest : public ::testing::Test {
       MakeReferenceBackend<double>();
 };
 
-ConvolutionSpec Conv(ImageShape input, int64_t out, int64_t kernel,
+ConvolutionSpec Conv(ActivationShape input, int64_t out, int64_t kernel,
                      int64_t stride, int64_t padding) {
   ConvolutionSpec spec;
   spec.input = input;
@@ -73,7 +73,7 @@ TEST_F(ReferenceTest, ConvolutionGradientsAreItsDerivatives) {
   }
 }
 
-NormalizationSpec Norm(ImageShape shape, NormalizationSpec::Kind kind,
+NormalizationSpec Norm(ActivationShape shape, NormalizationSpec::Kind kind,
                        int64_t group_size, bool relu) {
   NormalizationSpec spec;
   spec.shape = shape;
@@ -170,7 +170,7 @@ TEST_F(ReferenceTest, LinearGradientsAreItsDerivatives) {
 }
 
 TEST_F(ReferenceTest, PoolGradientIsItsDerivative) {
-  const ImageShape shape{2, 3, 3, 5};
+  const ActivationShape shape{2, 3, 3, 5};
   RV_ASSERT_OK_AND_ASSIGN(auto op, backend_->MakePool(shape));
   auto x = RandomValues<double>(1, shape.num_elements());
   const auto dy = RandomValues<double>(2, 6);
