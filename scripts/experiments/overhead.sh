@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What the whole system costs over computing: samples a second of 2 workers on
+# loopback (2 shards, a controller, compressed both ways) against two processes
+# side by side that only compute, in turns.
+#
+#   scripts/experiments/overhead.sh --data DIR [--rounds N]     default: 3
+#
+# DIR holds CIFAR-10's binary files. Prints a line a round, then the median.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+data='' rounds=3
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || { echo "overhead.sh: $1 needs a value" >&2; exit 2; }
+  case "$1" in
+    --data) data=$2 ;;
+    --rounds) rounds=$2 ;;
+    *) echo "overhead.sh: unknown argument $1 (allowed: --data --rounds)" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+[ -n "$data" ] || { echo "overhead.sh: --data DIR is needed" >&2; exit 2; }
+command -v python3 >/dev/null || { echo "overhead.sh: python3 is needed to read results" >&2; exit 2; }
+scripts/build.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for ((round = 1; round <= rounds; ++round)); do
+  for k in 0 1; do
+    build/bin/rivulet bench model resnet20 --threads 1 --batch 64 --repetitions 21 --json "$work/$k.json" >/dev/null &
+  done
+  wait
+  # The quick way to DGC's steady state: no warm-up, and as sparse as so short a
+  # run may be.
+  build/bin/rivulet train configs/cifar10_resnet20.yaml --run-dir "$work/run$round" \
+    --set "data.path=$data" --set cluster.workers=2 --set train.max_steps=400 --set train.statistics_batches=1 \
+    --set compression.policy=fixed --set compression.density=0.025 >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  python3 - "$work" "$round" <<'PY' | tee -a "$work/rows"
+import json
+import sys
+work, index = sys.argv[1:]
+computing = sum(json.load(open(f"{work}/{k}.json"))["runs"][0]["images_per_second"] for k in (0, 1))
+system = json.load(open(f"{work}/run{index}/summary.json"))["samples_per_second"]
+print(f"computing {computing:.0f} images/s, system {system:.0f}: {system / computing:.3f}")
+PY
+done
+python3 - "$work/rows" <<'PY'
+import statistics
+import sys
+print(f"median share: {statistics.median(float(line.split()[-1]) for line in open(sys.argv[1])):.3f}")
+PY
