@@ -144,11 +144,13 @@ absl::Status ExchangeLoop::HandleMessage(StreamId stream,
     case v1::WorkerMessage::kBoundary: {
       const v1::Boundary& boundary = message.boundary();
       if (boundary.schedule_seq() <= schedule_seq_) return absl::OkStatus();
-      if (boundary.step() + 1 != static_cast<uint64_t>(core_->version())) {
+      const auto version = static_cast<uint64_t>(core_->version());
+      if (version == 0 || boundary.step() != version - 1) {
         return absl::FailedPreconditionError(
             absl::StrCat("boundary after step ", boundary.step(),
                          ", this shard collects ", core_->version()));
       }
+      RV_RETURN_IF_ERROR(CheckMayAdvance(boundary.schedule_seq()));
       return AdvanceSchedule(boundary.schedule_seq());
     }
     case v1::WorkerMessage::kStatistics: {
@@ -232,6 +234,7 @@ absl::Status ExchangeLoop::HandlePush(StreamId stream, const Worker& worker,
                        push.commit.schedule_seq(), ", this shard collects ",
                        core_->version()));
     }
+    RV_RETURN_IF_ERROR(CheckMayAdvance(push.commit.schedule_seq()));
     RV_RETURN_IF_ERROR(AdvanceSchedule(push.commit.schedule_seq()));
   }
   if (finished_) {
@@ -274,6 +277,20 @@ absl::Status ExchangeLoop::MakeAndSendUpdate() {
   if (last) return SendWeights();
   // Workers learn of this boundary from the update; so does this shard.
   if (stamps) return AdvanceSchedule(seq);
+  return absl::OkStatus();
+}
+
+absl::Status ExchangeLoop::CheckMayAdvance(uint64_t seq) const {
+  if (core_->shard() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("schedule entry ", seq, ", but shard 0 has stamped ",
+                     schedule_seq_, " for step ", core_->version()));
+  }
+  if (core_->num_committed() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("schedule entry ", seq, " inside step ", core_->version(),
+                     ", of which pushes have come under ", schedule_seq_));
+  }
   return absl::OkStatus();
 }
 
@@ -323,7 +340,7 @@ absl::Status ExchangeLoop::HandleStatistics(const Worker& worker,
     return absl::InvalidArgumentError(
         "statistics of a model that has no running statistics");
   }
-  if (whole.step + 1 != core_->version()) {
+  if (whole.step != core_->version() - 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("statistics after step ", whole.step,
                      ", this shard collects ", core_->version()));

@@ -82,6 +82,9 @@ class ExchangeLoop {
                           WholePush push);
   absl::Status HandleStatistics(const Worker& worker, WholeStatistics whole);
 
+  // Whether a worker may be the one to tell of entries up to `seq`: of the
+  // boundary that this shard is at, and not to shard 0, which tells them.
+  absl::Status CheckMayAdvance(uint64_t seq) const;
   // Entries up to `seq` hold from step version() on.
   absl::Status AdvanceSchedule(uint64_t seq);
   absl::Status ActAtBoundary(bool checkpoint, bool stop);

@@ -71,6 +71,8 @@ class ShardCore {
                                         int64_t step, absl::string_view bytes,
                                         const v1::Commit& commit);
 
+  // Pushes of the current step that are committed, voided ones included.
+  size_t num_committed() const { return num_committed_; }
   // Whether every rank of the view has committed the current step.
   bool Ready() const { return num_committed_ == pushes_.size(); }
 

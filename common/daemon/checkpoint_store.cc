@@ -114,9 +114,12 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::List() const {
     const absl::StatusOr<TensorFile> file = Load(step);
     if (file.ok()) {
       whole.push_back(step);
-    } else if (!absl::IsNotFound(file.status())) {
+    } else if (absl::IsDataLoss(file.status())) {
       spdlog::warn("checkpoint of step {} is left out: {}", step,
                    std::string(file.status().message()));
+    } else if (!absl::IsNotFound(file.status())) {
+      // Unreadable is not lost: going on without it would start over.
+      return file.status();
     }
   }
   return whole;

@@ -22,7 +22,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/crc32c.h"
-#include "common/base/file_error.h"
 #include "common/base/status_macros.h"
 #include "models/checkpoint/atomic_file.h"
 #include "nlohmann/json.hpp"
@@ -450,7 +449,7 @@ absl::StatusOr<TensorFile> ReadTensorFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (file.get() < 0 || fstat(file.get(), &info) != 0) {
-    return CannotOpen(path, errno);
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::NotFoundError(absl::StrCat(path, " is not a file"));

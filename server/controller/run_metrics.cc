@@ -40,7 +40,7 @@ void RunMetrics::AddReport(int rank, const v1::WorkerReport& report) {
   worker.seconds += report.times().total();
   worker.samples += static_cast<int64_t>(report.samples());
   worker.voided = static_cast<int64_t>(report.voided());
-  const int64_t step = static_cast<int64_t>(report.step());
+  const int64_t step = Believed(report.step());
   const Sums sums{report.loss_sum(), static_cast<int64_t>(report.correct()),
                   static_cast<int64_t>(report.samples())};
   interval_ += sums;
@@ -48,14 +48,16 @@ void RunMetrics::AddReport(int rank, const v1::WorkerReport& report) {
   pace_[rank].seconds += report.times().total();
   recent_.push_back({step, sums});
   SetStep(step);
-  while (recent_.front().step + shape_.steps_per_epoch <= step_) {
+  // A report that comes a whole epoch late goes at once.
+  while (!recent_.empty() &&
+         recent_.front().step + shape_.steps_per_epoch <= step_) {
     recent_.pop_front();
   }
   news_ = true;
 }
 
 bool RunMetrics::AddEvaluation(int rank, const v1::EvaluationResult& result) {
-  const int64_t step = static_cast<int64_t>(result.step());
+  const int64_t step = Believed(result.step());
   std::map<int, v1::EvaluationResult>& parts = evaluations_[step];
   parts[rank] = result;
   if (static_cast<int>(parts.size()) < shape_.workers) return false;
@@ -81,13 +83,18 @@ void RunMetrics::AddFinished(int rank, const v1::Finished& finished) {
   worker.traffic = finished.traffic();
   worker.seconds = finished.train_seconds();
   worker.samples = static_cast<int64_t>(finished.samples());
-  SetStep(static_cast<int64_t>(finished.step()));
+  SetStep(Believed(finished.step()));
   news_ = true;
 }
 
 void RunMetrics::SetShardTraffic(int64_t up, int64_t down) {
   shard_up_ = up;
   shard_down_ = down;
+}
+
+int64_t RunMetrics::Believed(uint64_t step) const {
+  return static_cast<int64_t>(
+      std::min(step, static_cast<uint64_t>(shape_.total_steps)));
 }
 
 void RunMetrics::SetStep(int64_t step) { step_ = std::max(step_, step); }

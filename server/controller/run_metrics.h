@@ -117,6 +117,8 @@ class RunMetrics {
     Sums sums;
   };
 
+  // A peer's number, as far as it can be true.
+  int64_t Believed(uint64_t step) const;
   Sums Recent() const;
   // All workers' samples a second, each at its newest known pace.
   double Rate() const;

@@ -194,7 +194,7 @@ TEST_F(HostileWorkerTest, WithAScheduleThatDoesNotExist) {
   TestPush push = MakePush(shard_.core(), 1, 0, 3);
   push.commit.set_schedule_seq(uint64_t{1} << 60);
   client_.SendPush(0, push.bytes, push.commit);
-  ExpectEnd(absl::StatusCode::kFailedPrecondition, "does not exist");
+  ExpectEnd(absl::StatusCode::kFailedPrecondition, "shard 0 has stamped 1");
 }
 
 TEST_F(HostileWorkerTest, WithABoundaryOfAnotherStep) {

@@ -5,6 +5,7 @@
 #include <thread>  // NOLINT(build/c++11)
 
 #include "absl/time/clock.h"
+#include "common/base/sync.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/scripted_service.h"
@@ -251,16 +252,20 @@ TEST(ExchangeClientTest, RefusesMalformedSequences) {
              "ahead of this worker's push"},
         Case{{statistics}, "16 bytes of statistics"}}) {
     SCOPED_TRACE(c.complaint);
+    Notification refused;
     ScriptedServer<ScriptedShard> server([&](ShardSide* stream) {
       Greet(stream);
       for (const v1::ShardMessage& message : c.messages) {
         stream->Write(message);
       }
       Drain(stream);
+      refused.Notify();
       return grpc::Status::OK;
     });
     RV_ASSERT_OK_AND_ASSIGN(
         auto client, ExchangeClient::Connect(OptionsFor(server.address())));
+    // What is taken before all has come would no longer be too far ahead.
+    ASSERT_TRUE(refused.WaitForNotificationWithTimeout(absl::Seconds(20)));
     absl::Status status;
     for (int64_t step = 5; status.ok(); ++step) {
       status = client->WaitForUpdate(step).status();

@@ -49,7 +49,10 @@ void PrintPlan(const RunPlan& plan) {
     const int64_t steady = std::min(plan.steady_from(), plan.total_steps() - 1);
     std::printf("; from step %lld density %g up, %g down",
                 static_cast<long long>(steady), plan.Up(0, steady).density,
-                plan.Down(0, std::min(steady, plan.total_steps() - 2)).density);
+                // The last answer carries the weights themselves.
+                plan.Down(0, std::max<int64_t>(
+                                 std::min(steady, plan.total_steps() - 2), 0))
+                    .density);
   }
   std::printf("\n");
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -65,7 +66,8 @@ absl::Status LoadWeights(const std::string& path, Model& model) {
 }
 
 absl::Status Eval(const EvalArguments& arguments) {
-  const bool is_run = std::filesystem::is_directory(arguments.target);
+  std::error_code error;  // what cannot be looked at is not there
+  const bool is_run = std::filesystem::is_directory(arguments.target, error);
   const std::filesystem::path weights =
       is_run ? std::filesystem::path(arguments.target) / "weights.safetensors"
              : std::filesystem::path(arguments.target);
@@ -73,7 +75,7 @@ absl::Status Eval(const EvalArguments& arguments) {
       arguments.config.empty()
           ? (weights.parent_path() / "config.yaml").string()
           : arguments.config;
-  if (!std::filesystem::exists(weights)) {
+  if (!std::filesystem::exists(weights, error)) {
     return absl::NotFoundError(absl::StrCat(
         weights.string(),
         is_run ? " is not there: has this run finished?" : " is not there"));

@@ -70,9 +70,11 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
       new LocalCluster(options, std::move(life)));
   RV_RETURN_IF_ERROR(cluster->StartController());
   for (int shard = 0; shard < options.shards; ++shard) {
-    RV_RETURN_IF_ERROR(cluster->StartDaemon(absl::StrCat("shard-", shard),
-                                            "rivulet-server",
-                                            {"--shard", absl::StrCat(shard)}));
+    // Where a config for several machines has them listen does not suit one.
+    RV_RETURN_IF_ERROR(cluster->StartDaemon(
+        absl::StrCat("shard-", shard), "rivulet-server",
+        {"--shard", absl::StrCat(shard), "--set", "local.listen=127.0.0.1:0",
+         "--set", "local.advertise="}));
   }
   for (int rank = 0; rank < options.workers; ++rank) {
     RV_RETURN_IF_ERROR(cluster->StartDaemon(absl::StrCat("worker-", rank),

@@ -66,6 +66,32 @@ TEST(RunMetricsTest, AWorkerThatHasNotReportedGoesOnAtItsPace) {
   EXPECT_DOUBLE_EQ(metrics.TakeRow()->samples_per_second, 4 + 8);
 }
 
+TEST(RunMetricsTest, AReportThatIsAnEpochLateIsNoTrouble) {
+  RunMetrics metrics({.workers = 2,
+                      .parameters = 100,
+                      .steps_per_epoch = 1,
+                      .total_steps = 40},
+                     0, {});
+  metrics.SetStep(9);
+  metrics.AddReport(0, Report(3, 50, 0, 10, 1));
+  EXPECT_FALSE(metrics.RecentLoss().has_value());
+  metrics.AddReport(1, Report(9, 50, 0, 10, 1));
+  EXPECT_DOUBLE_EQ(*metrics.RecentLoss(), 5);
+}
+
+TEST(RunMetricsTest, StepsBeyondTheRunAreNotBelieved) {
+  RunMetrics metrics(Shape(), 0, {});
+  const int64_t end = Shape().total_steps;
+  v1::WorkerReport report = Report(1, 1, 1, 1, 1);
+  report.set_step(~uint64_t{0});
+  metrics.AddReport(0, report);
+  EXPECT_EQ(metrics.step(), end);
+  v1::Finished finished;
+  finished.set_step(~uint64_t{0});
+  metrics.AddFinished(0, finished);
+  EXPECT_EQ(metrics.step(), end);
+}
+
 TEST(RunMetricsTest, TakesTrafficAsTotalsAndTimesAsDifferences) {
   RunMetrics metrics(Shape(), 0, {});
   v1::WorkerReport report = Report(1, 1, 1, 4, 2);
