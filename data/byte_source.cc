@@ -5,16 +5,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/file_error.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
 namespace {
+
+// With errno. NotFound whatever the reason: to its reader a data file that may
+// not be opened is missing.
+absl::Status CannotOpen(const std::string& path, int error) {
+  return absl::NotFoundError(
+      absl::StrCat("cannot open ", path, ": ", std::strerror(error)));
+}
 
 // zlib's gzread passes plain files through unchanged.
 class FileSource : public ByteSource {
@@ -114,8 +121,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenFile(const std::string& path) {
   errno = 0;
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno == 0 ? ENOMEM : errno,
-                               absl::StrCat("cannot open ", path));
+    return CannotOpen(path, errno == 0 ? ENOMEM : errno);
   }
   gzbuffer(file, 1 << 17);  // may only fail after a read
   return std::make_unique<FileSource>(file, path);

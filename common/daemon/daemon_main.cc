@@ -1,6 +1,7 @@
 #include "common/daemon/daemon_main.h"
 
 #include <iostream>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"

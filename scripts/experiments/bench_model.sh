@@ -28,11 +28,12 @@ torch() {
 for ((round = 1; round <= rounds; ++round)); do
   for threads in 1 2; do
     build/bin/rivulet bench model resnet20 --threads "$threads" --json "$work/ours.json" >/dev/null
-    echo "$threads $(torch "$threads") $(torch "$threads" --channels-last) $work/ours.json" >"$work/line"
-    "$python" - "$work/line" >>"$work/rows" <<'PY'
+    default=$(torch "$threads")
+    channels_last=$(torch "$threads" --channels-last)
+    "$python" - "$threads" "$default" "$channels_last" "$work/ours.json" >>"$work/rows" <<'PY'
 import json
 import sys
-threads, default, channels_last, path = open(sys.argv[1]).read().split()
+threads, default, channels_last, path = sys.argv[1:]
 run = json.load(open(path))["runs"][0]
 print(threads, run["images_per_second"], run["conv_only_images_per_second"], default, channels_last)
 PY

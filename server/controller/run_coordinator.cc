@@ -180,10 +180,7 @@ void RunCoordinator::HandleMember(const MemberKey& key,
   const bool is_worker = key.role == v1::ROLE_WORKER;
   switch (message.kind_case()) {
     case v1::DaemonMessage::kHeartbeat:
-      // A peer's number is believed only as far as it can be true.
-      metrics_->SetStep(
-          std::min<int64_t>(static_cast<int64_t>(message.heartbeat().step()),
-                            parts_.plan->total_steps()));
+      metrics_->SetStep(message.heartbeat().step());
       break;
     case v1::DaemonMessage::kReport:
       if (is_worker) metrics_->AddReport(key.index, message.report());

@@ -47,7 +47,7 @@ void RunMetrics::AddReport(int rank, const v1::WorkerReport& report) {
   pace_[rank].samples += sums.samples;
   pace_[rank].seconds += report.times().total();
   recent_.push_back({step, sums});
-  SetStep(step);
+  SetStep(report.step());
   // A report that comes a whole epoch late goes at once.
   while (!recent_.empty() &&
          recent_.front().step + shape_.steps_per_epoch <= step_) {
@@ -83,7 +83,7 @@ void RunMetrics::AddFinished(int rank, const v1::Finished& finished) {
   worker.traffic = finished.traffic();
   worker.seconds = finished.train_seconds();
   worker.samples = static_cast<int64_t>(finished.samples());
-  SetStep(Believed(finished.step()));
+  SetStep(finished.step());
   news_ = true;
 }
 
@@ -97,7 +97,9 @@ int64_t RunMetrics::Believed(uint64_t step) const {
       std::min(step, static_cast<uint64_t>(shape_.total_steps)));
 }
 
-void RunMetrics::SetStep(int64_t step) { step_ = std::max(step_, step); }
+void RunMetrics::SetStep(uint64_t step) {
+  step_ = std::max(step_, Believed(step));
+}
 
 RunTotals RunMetrics::Totals() const {
   RunTotals totals = earlier_;

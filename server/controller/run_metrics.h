@@ -75,7 +75,8 @@ class RunMetrics {
 
   // The furthest step that somebody has reported as done.
   int64_t step() const { return step_; }
-  void SetStep(int64_t step);
+  // A peer's number is believed as far as it can be true.
+  void SetStep(uint64_t step);
   RunTotals Totals() const;
   double epoch() const;
   // Of the last epoch, or of all steps of a shorter run; empty before the first

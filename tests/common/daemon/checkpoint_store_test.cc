@@ -17,7 +17,7 @@ namespace {
 using ::rivulet::testing::IsOkAndHolds;
 using ::rivulet::testing::ReadFile;
 using ::rivulet::testing::StatusIs;
-using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::TempFolder;
 using ::rivulet::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -34,10 +34,10 @@ TensorFile FileWith(float value) {
 class CheckpointStoreTest : public ::testing::Test {
  protected:
   CheckpointStoreTest() {
-    RV_CHECK(
-        InitLogging(
-            {.process = "test", .file = folder_.In("log"), .stderr_too = false})
-            .ok());
+    RV_CHECK(InitLogging({.process = "test",
+                          .file = folder_.File("log"),
+                          .stderr_too = false})
+                 .ok());
   }
   // The log must not outlive its folder.
   ~CheckpointStoreTest() override {
@@ -48,15 +48,15 @@ class CheckpointStoreTest : public ::testing::Test {
     return std::filesystem::exists(path);
   }
 
-  const TemporaryFolder folder_;
-  CheckpointStore store_{folder_.In("checkpoints"), "worker-1"};
-  CheckpointStore other_{folder_.In("checkpoints"), "worker-10"};
+  const TempFolder folder_;
+  CheckpointStore store_{folder_.File("checkpoints"), "worker-1"};
+  CheckpointStore other_{folder_.File("checkpoints"), "worker-10"};
 };
 
 TEST_F(CheckpointStoreTest, LoadsWhatWasSaved) {
   RV_ASSERT_OK(store_.Save(12, FileWith(0.5f)));
   EXPECT_TRUE(
-      Exists(folder_.In("checkpoints/step-0000000012/worker-1.safetensors")));
+      Exists(folder_.File("checkpoints/step-0000000012/worker-1.safetensors")));
   RV_ASSERT_OK_AND_ASSIGN(const TensorFile file, store_.Load(12));
   ASSERT_EQ(file.tensors.size(), 1u);
   EXPECT_EQ(file.tensors[0].values, FileWith(0.5f).tensors[0].values);
@@ -72,10 +72,10 @@ TEST_F(CheckpointStoreTest, ListsOwnStepsNewestFirst) {
   }
   RV_ASSERT_OK(other_.Save(300, FileWith(1)));
   // Not ours, whatever they are.
-  std::filesystem::create_directories(folder_.In("checkpoints/step-7"));
+  std::filesystem::create_directories(folder_.File("checkpoints/step-7"));
   std::filesystem::create_directories(
-      folder_.In("checkpoints/step-000000000x"));
-  WriteFile(folder_.In("checkpoints/README"), "");
+      folder_.File("checkpoints/step-000000000x"));
+  WriteFile(folder_.File("checkpoints/README"), "");
   EXPECT_THAT(store_.List(), IsOkAndHolds(ElementsAre(100, 20, 5)));
   EXPECT_THAT(other_.List(), IsOkAndHolds(ElementsAre(300)));
 }
@@ -92,7 +92,7 @@ TEST_F(CheckpointStoreTest, FallsBackWhereverTheNewestIsCut) {
     EXPECT_THAT(store_.Load(2), StatusIs(absl::StatusCode::kDataLoss,
                                          HasSubstr(store_.PathOf(2))));
   }
-  EXPECT_THAT(ReadFile(folder_.In("log")),
+  EXPECT_THAT(ReadFile(folder_.File("log")),
               HasSubstr("warning test checkpoint of step 2 is left out: " +
                         store_.PathOf(2)));
   std::string flipped = whole;
@@ -107,7 +107,7 @@ TEST_F(CheckpointStoreTest, AFileInTheWrongPlaceIsNotTaken) {
   RV_ASSERT_OK(store_.Save(1, FileWith(1)));
   RV_ASSERT_OK(other_.Save(1, FileWith(1)));
   std::filesystem::create_directories(
-      folder_.In("checkpoints/step-0000000002"));
+      folder_.File("checkpoints/step-0000000002"));
   std::filesystem::copy_file(store_.PathOf(1), store_.PathOf(2));
   EXPECT_THAT(store_.Load(2),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -134,18 +134,18 @@ TEST_F(CheckpointStoreTest, PruneRemovesOwnOldStepsOnly) {
   EXPECT_THAT(store_.List(), IsOkAndHolds(ElementsAre(5, 4, 2)));
   EXPECT_THAT(other_.List(), IsOkAndHolds(ElementsAre(1)));
   EXPECT_FALSE(Exists(store_.PathOf(1) + ".tmp.99.1"));
-  EXPECT_FALSE(Exists(folder_.In("checkpoints/step-0000000003")));
-  EXPECT_TRUE(Exists(folder_.In("checkpoints/step-0000000001")));
+  EXPECT_FALSE(Exists(folder_.File("checkpoints/step-0000000003")));
+  EXPECT_TRUE(Exists(folder_.File("checkpoints/step-0000000001")));
   RV_ASSERT_OK(store_.Prune({}));
   EXPECT_THAT(store_.List(), IsOkAndHolds(ElementsAre(5, 4, 2)));
 }
 
 TEST_F(CheckpointStoreTest, AFolderThatCannotBeWrittenIsNamed) {
-  WriteFile(folder_.In("file"), "");
-  CheckpointStore store(folder_.In("file/checkpoints"), "shard-0");
+  WriteFile(folder_.File("file"), "");
+  CheckpointStore store(folder_.File("file/checkpoints"), "shard-0");
   EXPECT_THAT(store.Save(1, FileWith(1)),
               StatusIs(absl::StatusCode::kPermissionDenied,
-                       HasSubstr(folder_.In("file/checkpoints"))));
+                       HasSubstr(folder_.File("file/checkpoints"))));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 using ::rivulet::testing::ReadFile;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
-using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::TempFolder;
 using ::rivulet::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -236,18 +236,18 @@ TEST(ConfigTest, BrokenCombinationsNameThePlaceOfTheirKey) {
 }
 
 TEST(ConfigTest, LoadConfigNamesAFileThatCannotBeRead) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(LoadConfig(folder.In("none.yaml"), {}),
+  const TempFolder folder;
+  EXPECT_THAT(LoadConfig(folder.File("none.yaml"), {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(StartsWith(folder.In("none.yaml")),
+                       AllOf(StartsWith(folder.File("none.yaml")),
                              HasSubstr("No such file"))));
   EXPECT_THAT(
       LoadConfig(folder.path(), {}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot read")));
   EXPECT_THAT(LoadConfig("/dev/zero", {}),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  WriteFile(folder.In("ok.yaml"), kBase);
-  RV_EXPECT_OK(LoadConfig(folder.In("ok.yaml"), {}));
+  WriteFile(folder.File("ok.yaml"), kBase);
+  RV_EXPECT_OK(LoadConfig(folder.File("ok.yaml"), {}));
 }
 
 TEST(ConfigTest, EveryExampleLoadsAndRoundTrips) {

@@ -12,7 +12,7 @@ namespace {
 
 using ::rivulet::testing::IsOkAndHolds;
 using ::rivulet::testing::StatusIs;
-using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::TempFolder;
 using ::rivulet::testing::WriteFile;
 using ::testing::HasSubstr;
 
@@ -30,12 +30,12 @@ TEST(DigestTest, AgreesWithTheStandard) {
 }
 
 TEST(DigestTest, AFileHasTheDigestOfItsBytes) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const size_t size :
        {size_t{0}, size_t{1}, size_t{1} << 20, (size_t{1} << 20) + 1}) {
     const std::string bytes(size, 'x');
-    WriteFile(folder.In("f"), bytes);
-    EXPECT_THAT(Sha256HexOfFile(folder.In("f")),
+    WriteFile(folder.File("f"), bytes);
+    EXPECT_THAT(Sha256HexOfFile(folder.File("f")),
                 IsOkAndHolds(Sha256Hex(bytes)));
   }
 }

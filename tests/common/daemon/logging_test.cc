@@ -14,7 +14,7 @@ namespace {
 
 using ::rivulet::testing::ReadFile;
 using ::rivulet::testing::StatusIs;
-using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::TempFolder;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -26,12 +26,14 @@ class LoggingTest : public ::testing::Test {
   LoggingOptions Options(const std::string& level) const {
     return {.process = "worker-0",
             .level = level,
-            .file = folder_.In("logs/worker-0.log"),
+            .file = folder_.File("logs/worker-0.log"),
             .stderr_too = false};
   }
-  std::string Text() const { return ReadFile(folder_.In("logs/worker-0.log")); }
+  std::string Text() const {
+    return ReadFile(folder_.File("logs/worker-0.log"));
+  }
 
-  const TemporaryFolder folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(LoggingTest, ALineHasTimeLevelProcessAndMessage) {

@@ -18,14 +18,14 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::StatusIs;
-using ::rivulet::testing::TemporaryFolder;
+using ::rivulet::testing::TempFolder;
 using ::rivulet::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(RunFolderTest, MakesTheFoldersAndNamesTheFiles) {
-  const TemporaryFolder folder;
-  const std::string dir = folder.In("runs/a");
+  const TempFolder folder;
+  const std::string dir = folder.File("runs/a");
   RV_ASSERT_OK_AND_ASSIGN(const RunFolder run, RunFolder::Create(dir, false));
   EXPECT_TRUE(std::filesystem::is_directory(dir + "/checkpoints"));
   EXPECT_TRUE(std::filesystem::is_directory(dir + "/logs"));
@@ -38,7 +38,7 @@ TEST(RunFolderTest, MakesTheFoldersAndNamesTheFiles) {
 }
 
 TEST(RunFolderTest, ASecondHolderIsRefusedByNameUntilTheFirstLetsGo) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   auto first = RunFolder::Create(folder.path(), false);
   RV_ASSERT_OK(first);
   for (const bool resume : {false, true}) {
@@ -57,7 +57,7 @@ TEST(RunFolderTest, ASecondHolderIsRefusedByNameUntilTheFirstLetsGo) {
 }
 
 TEST(RunFolderTest, AProcessThatDiesLetsGo) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const pid_t child = fork();
   if (child == 0) {
     auto held = RunFolder::Create(folder.path(), false);
@@ -70,8 +70,8 @@ TEST(RunFolderTest, AProcessThatDiesLetsGo) {
 }
 
 TEST(RunFolderTest, AnEarlierRunIsOnlyGoneOnWithWhenAsked) {
-  const TemporaryFolder folder;
-  WriteFile(folder.In("summary.json"), "{}");
+  const TempFolder folder;
+  WriteFile(folder.File("summary.json"), "{}");
   EXPECT_THAT(RunFolder::Create(folder.path(), false),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("summary.json"), HasSubstr("--resume"),
@@ -80,40 +80,41 @@ TEST(RunFolderTest, AnEarlierRunIsOnlyGoneOnWithWhenAsked) {
 }
 
 TEST(RunFolderTest, CheckpointsAreAnEarlierRunAndLogsAreNot) {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder.In("logs"));
-  WriteFile(folder.In("logs/worker-0.log"), "x");
-  std::filesystem::create_directories(folder.In("checkpoints"));
+  const TempFolder folder;
+  std::filesystem::create_directories(folder.File("logs"));
+  WriteFile(folder.File("logs/worker-0.log"), "x");
+  std::filesystem::create_directories(folder.File("checkpoints"));
   RV_EXPECT_OK(RunFolder::Create(folder.path(), false));
-  std::filesystem::create_directories(folder.In("checkpoints/step-0000000010"));
+  std::filesystem::create_directories(
+      folder.File("checkpoints/step-0000000010"));
   EXPECT_THAT(
       RunFolder::Create(folder.path(), false),
       StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step-0000000010")));
 }
 
 TEST(RunFolderTest, WhatCannotBeWrittenNamesPathAndErrno) {
-  const TemporaryFolder folder;
-  WriteFile(folder.In("file"), "");
+  const TempFolder folder;
+  WriteFile(folder.File("file"), "");
   EXPECT_THAT(
-      RunFolder::Create(folder.In("file"), false),
+      RunFolder::Create(folder.File("file"), false),
       StatusIs(absl::StatusCode::kPermissionDenied,
-               AllOf(HasSubstr(folder.In("file")), HasSubstr("errno"))));
-  EXPECT_THAT(RunFolder::Create(folder.In("file/below"), false),
+               AllOf(HasSubstr(folder.File("file")), HasSubstr("errno"))));
+  EXPECT_THAT(RunFolder::Create(folder.File("file/below"), false),
               StatusIs(absl::StatusCode::kPermissionDenied,
-                       AllOf(HasSubstr(folder.In("file/below")),
+                       AllOf(HasSubstr(folder.File("file/below")),
                              HasSubstr("errno 20"))));
   // A folder in which nothing can be made, for root neither.
   EXPECT_THAT(RunFolder::Create("/proc/self", false),
               StatusIs(absl::StatusCode::kPermissionDenied,
                        HasSubstr("/proc/self/lock")));
-  std::filesystem::create_directories(folder.In("run"));
-  WriteFile(folder.In("run/logs"), "");
-  EXPECT_THAT(RunFolder::Create(folder.In("run"), false),
+  std::filesystem::create_directories(folder.File("run"));
+  WriteFile(folder.File("run/logs"), "");
+  EXPECT_THAT(RunFolder::Create(folder.File("run"), false),
               StatusIs(absl::StatusCode::kPermissionDenied,
-                       HasSubstr(folder.In("run/logs"))));
+                       HasSubstr(folder.File("run/logs"))));
   // The failed try has let go of the lock.
-  std::filesystem::remove(folder.In("run/logs"));
-  RV_EXPECT_OK(RunFolder::Create(folder.In("run"), false));
+  std::filesystem::remove(folder.File("run/logs"));
+  RV_EXPECT_OK(RunFolder::Create(folder.File("run"), false));
 }
 
 }  // namespace

@@ -3,36 +3,14 @@
 #ifndef RIVULET_TESTS_COMMON_DAEMON_TEST_UTIL_H_
 #define RIVULET_TESTS_COMMON_DAEMON_TEST_UTIL_H_
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
-#include "common/base/check.h"
 #include "common/daemon/config.h"
-#include "gtest/gtest.h"
+#include "tests/testing/temp_folder.h"
 
 namespace rivulet::testing {
-
-// A new empty folder that goes with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = ::testing::TempDir() + "rivulet_XXXXXX";
-    RV_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  const std::string& path() const { return path_; }
-  std::string In(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
