@@ -85,38 +85,32 @@ ExchangeLoop::ExchangeLoop(ShardCore* core, ExchangeHub* hub,
 
 absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
   if (!event.message.has_value()) {
-    return HandleLeft(event.stream, "it closed its stream");
+    HandleLeft(event.stream, "it closed its stream");
+    return absl::OkStatus();
   }
-  absl::Status status = HandleMessage(event.stream, *std::move(event.message));
+  const absl::Status status =
+      HandleMessage(event.stream, *std::move(event.message));
   RV_RETURN_IF_ERROR(fatal_);
   if (status.ok()) return status;
   spdlog::warn("stream from {} ended: {}", hub_->Peer(event.stream),
                status.ToString());
   // First, because the first end of a stream counts.
   hub_->End(event.stream, status);
-  return HandleLeft(event.stream, std::string(status.message()));
+  HandleLeft(event.stream, std::string(status.message()));
+  return absl::OkStatus();
 }
 
-absl::Status ExchangeLoop::HandleLeft(StreamId stream,
-                                      const std::string& reason) {
+void ExchangeLoop::HandleLeft(StreamId stream, const std::string& reason) {
+  hub_->End(stream, absl::OkStatus());
   const auto it = workers_.find(stream);
-  if (it == workers_.end()) {
-    hub_->End(stream, absl::OkStatus());
-    return absl::OkStatus();
-  }
+  if (it == workers_.end()) return;
   const int rank = it->second.rank;
   workers_.erase(it);
   const auto current = by_rank_.find(rank);
-  const bool was_current =
-      current != by_rank_.end() && current->second == stream;
-  if (was_current) by_rank_.erase(current);
-  if (!was_current || finished_) {
-    hub_->End(stream, absl::OkStatus());
-    return absl::OkStatus();
-  }
-  return absl::UnavailableError(absl::StrCat(
-      "worker ", rank, " left the exchange with shard ", core_->shard(),
-      " at step ", core_->version(), ": ", reason));
+  if (current == by_rank_.end() || current->second != stream) return;
+  by_rank_.erase(current);
+  if (finished_) return;
+  spdlog::warn("worker {} left at step {}: {}", rank, core_->version(), reason);
 }
 
 absl::Status ExchangeLoop::HandleMessage(StreamId stream,
@@ -219,6 +213,7 @@ absl::Status ExchangeLoop::HandleHello(StreamId stream,
   welcome->set_protocol(std::min(kProtocolVersion, hello.protocol_max()));
   welcome->set_shard(static_cast<uint32_t>(core_->shard()));
   welcome->set_version(static_cast<uint64_t>(core_->version()));
+  hub_->Admit(stream);
   hub_->Send(stream, std::move(answer));
   spdlog::info("worker {} connected from {} (incarnation {}, step {})", rank,
                hub_->Peer(stream), worker.incarnation, core_->version());
@@ -236,6 +231,14 @@ absl::Status ExchangeLoop::HandlePush(StreamId stream, const Worker& worker,
     }
     RV_RETURN_IF_ERROR(CheckMayAdvance(push.commit.schedule_seq()));
     RV_RETURN_IF_ERROR(AdvanceSchedule(push.commit.schedule_seq()));
+  } else if (push.step == core_->version() &&
+             push.commit.schedule_seq() < schedule_seq_) {
+    // The worker has passed a boundary without acting on it: its checkpoint, or
+    // its end, would be missing.
+    return absl::FailedPreconditionError(
+        absl::StrCat("push of step ", push.step, " under schedule ",
+                     push.commit.schedule_seq(), ", step ", push.step,
+                     " is under ", schedule_seq_));
   }
   if (finished_) {
     return absl::FailedPreconditionError(
@@ -301,7 +304,8 @@ absl::Status ExchangeLoop::AdvanceSchedule(uint64_t seq) {
         absl::StrCat("schedule entry ", seq, " does not exist: the newest is ",
                      control_->NewestSeq()));
   }
-  // All entries first: a wait that fails must leave the schedule as it is.
+  // All entries first: a wait that fails must leave the schedule as it is. It
+  // ends the stream that told of an entry which does not come.
   std::vector<v1::ScheduleEntry> entries;
   for (uint64_t s = schedule_seq_ + 1; s <= seq; ++s) {
     RV_ASSIGN_OR_RETURN(v1::ScheduleEntry entry, control_->WaitForEntry(s));

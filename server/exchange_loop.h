@@ -57,9 +57,10 @@ class ExchangeLoop {
   ExchangeLoop(ShardCore* core, ExchangeHub* hub, ShardControl* control,
                ExchangeOptions options);
 
-  // Handles one event. A bad message ends only the stream that it came on. An
-  // error means that this shard cannot go on: Unavailable when a worker of the
-  // view has left before its time, others from the core or from saving.
+  // Handles one event. A bad message, or a worker that leaves, ends only that
+  // stream: whether the run goes on without the worker is the controller's to
+  // decide. An error means that this shard cannot go on: it comes from the core
+  // or from saving.
   absl::Status Handle(ExchangeHub::Event event);
 
   // Finished is sent: after the last step, or at a stop.
@@ -73,7 +74,7 @@ class ExchangeLoop {
     std::unique_ptr<PushAssembler> assembler;
   };
 
-  absl::Status HandleLeft(StreamId stream, const std::string& reason);
+  void HandleLeft(StreamId stream, const std::string& reason);
   // The status of these four ends the stream; a shard's own failure is
   // `fatal_`.
   absl::Status HandleMessage(StreamId stream, v1::WorkerMessage message);

@@ -13,7 +13,9 @@
 //
 // Flow control: a stream that has `max_unread` messages waiting is not read
 // further, which stops the sender by HTTP/2's windows; a client that lets
-// `max_unwritten` answers pile up is ended with ResourceExhausted.
+// `max_unwritten` answers pile up is ended with ResourceExhausted. A stranger,
+// that is, a stream that the owner has not admitted, is read one message at a
+// time, and ended once `patience` is over.
 //
 // Thread-safe; Next() is for one thread. Reactors belong to gRPC and delete
 // themselves in OnDone; the destructor waits for the last, so Stop() the hub
@@ -35,6 +37,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/sync.h"
@@ -48,6 +51,7 @@ struct StreamLimits {
   size_t max_streams = 2048;
   size_t max_unread = 4;         // messages of one stream
   size_t max_unwritten = 65536;  // messages of one stream
+  absl::Duration patience = absl::Seconds(10);
 };
 
 template <typename In, typename Out>
@@ -72,9 +76,11 @@ class StreamHub {
   grpc::ServerBidiReactor<In, Out>* Accept(grpc::CallbackServerContext* context)
       ABSL_LOCKS_EXCLUDED(mu_) {
     auto* stream = new Stream(this, context->peer());
+    stream->expires = absl::Now() + limits_.patience;
     MutexLock lock(&mu_);
     stream->id = ++last_id_;
     streams_[stream->id] = stream;
+    ++strangers_;
     if (stopped_) {
       FinishLocked(stream, absl::UnavailableError("shutting down"));
     } else if (streams_.size() > limits_.max_streams) {
@@ -88,8 +94,10 @@ class StreamHub {
   // The next message or end, waiting for at most `timeout`. Nothing after that,
   // or once stopped. A stream that was ended from this side has no more events.
   std::optional<Event> Next(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time now = absl::Now();
+    const absl::Time deadline = now + timeout;
     MutexLock lock(&mu_);
+    EndStrangersLocked(now);
     while (true) {
       if (stopped_) return std::nullopt;
       if (!events_.empty()) {
@@ -104,6 +112,16 @@ class StreamHub {
       if (left <= absl::ZeroDuration()) return std::nullopt;
       arrived_.WaitWithTimeout(&mu_, left);
     }
+  }
+
+  // The stream is one of the owner's.
+  void Admit(StreamId id) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto it = streams_.find(id);
+    if (it == streams_.end() || it->second->admitted) return;
+    it->second->admitted = true;
+    --strangers_;
+    ResumeLocked(it->second);
   }
 
   // Enqueues an answer, which may be shared among streams. Nothing happens for
@@ -189,6 +207,8 @@ class StreamHub {
     const std::string peer;
     StreamId id = 0;
     In incoming;
+    absl::Time expires;  // unless admitted
+    bool admitted = false;
     size_t unread = 0;
     bool paused = false;
     bool writing = false;  // outgoing.front() is with gRPC
@@ -205,11 +225,9 @@ class StreamHub {
     } else {
       events_.push_back({stream->id, std::move(stream->incoming)});
       stream->incoming = In();
-      if (++stream->unread < limits_.max_unread) {
-        stream->StartRead(&stream->incoming);
-      } else {
-        stream->paused = true;
-      }
+      ++stream->unread;
+      stream->paused = true;
+      ResumeLocked(stream);
     }
     arrived_.Signal();
   }
@@ -227,15 +245,36 @@ class StreamHub {
 
   void Done(Stream* stream) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
+    if (!stream->admitted) --strangers_;
     streams_.erase(stream->id);
     if (streams_.empty()) idle_.SignalAll();
   }
 
   void ReadOnLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     --stream->unread;
-    if (!stream->paused) return;
+    ResumeLocked(stream);
+  }
+
+  // Reads on where the stream may have another message waiting.
+  void ResumeLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const size_t limit = stream->admitted ? limits_.max_unread : 1;
+    if (!stream->paused || stream->unread >= limit) return;
+    if (stream->finish.has_value()) return;
     stream->paused = false;
     stream->StartRead(&stream->incoming);
+  }
+
+  void EndStrangersLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (strangers_ == 0) return;
+    for (auto& [id, stream] : streams_) {
+      if (stream->admitted || now < stream->expires) continue;
+      // What has come and waits here is the owner's delay, not the stranger's.
+      if (stream->finish.has_value() || stream->unread > 0) continue;
+      stream->DropUnwritten();
+      FinishLocked(stream, absl::DeadlineExceededError(absl::StrCat(
+                               "no valid hello within ",
+                               absl::FormatDuration(limits_.patience))));
+    }
   }
 
   // One write at a time; the end of the stream after the last.
@@ -262,6 +301,7 @@ class StreamHub {
   CondVar idle_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   StreamId last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t strangers_ ABSL_GUARDED_BY(mu_) = 0;  // in streams_
   std::map<StreamId, Stream*> streams_ ABSL_GUARDED_BY(mu_);
   std::deque<Event> events_ ABSL_GUARDED_BY(mu_);
 };

@@ -154,18 +154,18 @@ class ExchangeClient::Impl final
     v1::WorkerMessage message;
     *message.mutable_hello() = options_.hello;
     stream_.Write(std::move(message), 0);
-    MutexLock lock(&mu_);
-    while (!welcomed_ && !ended_) {
+    while (absl::Now() < deadline) {
+      // Without the lock: it is the caller's code.
       if (options_.cancelled != nullptr && options_.cancelled()) {
         return absl::CancelledError(
             absl::StrCat("told to stop while dialling ", name_));
       }
-      if (absl::Now() >= deadline) {
-        return absl::DeadlineExceededError(absl::StrCat(name_, ": no answer"));
-      }
-      changed_.WaitWithTimeout(&mu_, kPoll);
+      MutexLock lock(&mu_);
+      if (!welcomed_ && !ended_) changed_.WaitWithTimeout(&mu_, kPoll);
+      if (welcomed_) return CheckWelcome(welcome_);
+      if (ended_) return result_;
     }
-    return welcomed_ ? CheckWelcome(welcome_) : result_;
+    return absl::DeadlineExceededError(absl::StrCat(name_, ": no answer"));
   }
 
   absl::Status CheckWelcome(const v1::ExchangeWelcome& welcome) const {

@@ -1,5 +1,6 @@
 #include "worker/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -136,6 +137,8 @@ absl::Status Trainer::Push(int tensor, float scale) {
 absl::Status Trainer::Conclude(int64_t step, const Batch& batch,
                                const absl::Status& pushed) {
   if (options_.before_commit != nullptr) options_.before_commit(step);
+  step_voided_ = !pushed.ok();
+  step_samples_ = batch.size();
   if (pushed.ok()) {
     parts_.pipeline->Commit(batch.size(), schedule_seq_);
     AddTo(step_loss_, &loss_);
@@ -178,6 +181,7 @@ absl::Status Trainer::ApplyUpdate(size_t shard, const ReceivedUpdate& update) {
     return absl::FailedPreconditionError(absl::StrCat(
         "version ", update.end.version(), ", expected ", update.step + 1));
   }
+  RV_RETURN_IF_ERROR(CheckCounted(update.end));
   RV_ASSIGN_OR_RETURN(const std::vector<SegmentUpdate> changes,
                       DecodeFrames(update.bytes, segment_sizes_[shard]));
   const absl::Span<const Segment> segments =
@@ -187,6 +191,24 @@ absl::Status Trainer::ApplyUpdate(size_t shard, const ReceivedUpdate& update) {
     change.ApplyTo(parts_.model->parameter(segment.tensor)
                        .subspan(static_cast<size_t>(segment.begin),
                                 static_cast<size_t>(segment.size())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckCounted(const v1::UpdateEnd& end) const {
+  const auto is_own = [this](const v1::Contributor& c) {
+    return c.rank() == static_cast<uint32_t>(options_.rank);
+  };
+  const auto& named = end.contributors();
+  const bool counted =
+      !end.none() &&
+      (named.empty() || std::any_of(named.begin(), named.end(), is_own));
+  if (counted && step_voided_) {
+    return absl::InternalError("it counts a push that this worker has voided");
+  }
+  // A slice of no samples may go either way.
+  if (!counted && !step_voided_ && step_samples_ > 0) {
+    return absl::InternalError("it does not count this worker's push");
   }
   return absl::OkStatus();
 }
@@ -264,6 +286,11 @@ void Trainer::SendReport() {
   times.set_wait(absl::ToDoubleSeconds(times_.wait));
   times.set_apply(absl::ToDoubleSeconds(times_.apply));
   times.set_data(absl::ToDoubleSeconds(times_.data));
+  spdlog::debug(
+      "seconds up to step {}: {:.3f} = {:.3f} compute + {:.3f} compress + "
+      "{:.3f} wait + {:.3f} apply + {:.3f} data",
+      steps_done_, times.total(), times.compute(), times.compress(),
+      times.wait(), times.apply(), times.data());
   parts_.session->Send(std::move(message));
   loss_ = LossResult();
   times_ = Times();

@@ -88,6 +88,9 @@ class Trainer {
                         const absl::Status& pushed);
   absl::Status ApplyUpdates(int64_t step);
   absl::Status ApplyUpdate(size_t shard, const ReceivedUpdate& update);
+  // Internal unless the update counts this worker's push exactly when it was
+  // not voided: the residual relies on it.
+  absl::Status CheckCounted(const v1::UpdateEnd& end) const;
   absl::Status AfterStep(int64_t step);
   absl::Status ActOnSchedule(int64_t step);
   absl::Status SaveCheckpoint(int64_t step);
@@ -108,7 +111,10 @@ class Trainer {
   bool stopped_ = false;
   int64_t steps_done_;
   VoidCounts voided_;
-  LossResult step_loss_;  // of the step under way
+  // Of the step under way.
+  LossResult step_loss_;
+  bool step_voided_ = false;
+  int64_t step_samples_ = 0;
 
   // Sums since the last report.
   LossResult loss_;

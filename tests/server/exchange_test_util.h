@@ -86,8 +86,9 @@ inline v1::ScheduleEntry StopEntry() {
 // A shard that serves on loopback from a thread of its own.
 class TestShard {
  public:
-  explicit TestShard(const Config& config, int shard = 0)
-      : core_(CoreOf(PlanOf(config), shard)) {
+  explicit TestShard(const Config& config, int shard = 0,
+                     StreamLimits limits = {})
+      : core_(CoreOf(PlanOf(config), shard)), service_(limits) {
     v1::ScheduleEntry view;
     view.mutable_view();
     control_.AddEntry(view);

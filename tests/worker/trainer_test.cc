@@ -293,6 +293,30 @@ TEST(TrainerTest, VoidsAPoisonedStepAndGoesOn) {
   EXPECT_EQ(cluster.workers[0]->Parameters(), WeightsOf(cluster));
 }
 
+TEST(TrainerTest, RefusesAnUpdateThatLeavesItsPushOut) {
+  Cluster cluster(SmallConfig("fixed", 1, 1));
+  cluster.shards[0]->alters = [](ReceivedUpdate* update) {
+    if (update->step == 4) update->end.add_contributors()->set_rank(7);
+  };
+  cluster.Run();
+  EXPECT_THAT(cluster.workers[0]->result,
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("step 4"), HasSubstr("shard 0"),
+                             HasSubstr("does not count"))));
+}
+
+TEST(TrainerTest, RefusesAnUpdateThatCountsWhatItVoided) {
+  Cluster cluster(SmallConfig("fixed", 1, 1),
+                  [](int pass) { return pass == 5; });
+  cluster.shards[0]->alters = [](ReceivedUpdate* update) {
+    update->end.set_none(false);
+  };
+  cluster.Run();
+  EXPECT_THAT(cluster.workers[0]->result,
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("step 5"), HasSubstr("voided"))));
+}
+
 TEST(TrainerTest, GivesUpAfterFiftyVoidedStepsInARow) {
   Config config = SmallConfig("fixed", 1, 1);
   config.train.epochs = 10;

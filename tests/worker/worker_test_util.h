@@ -5,6 +5,7 @@
 #define RIVULET_TESTS_WORKER_WORKER_TEST_UTIL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -128,6 +129,8 @@ class MemoryShard {
   }
 
   ShardCore& core() { return *core_; }
+  // Changes what streams receive. May be null; set before they do.
+  std::function<void(ReceivedUpdate*)> alters;
   // What the updates are stamped with after `step`.
   void StampAfter(int64_t step, uint64_t seq) {
     MutexLock lock(&mu_);
@@ -160,7 +163,9 @@ class MemoryShard {
     if (!broken_.ok()) return broken_;
     const auto update = core_->FindUpdate(step);
     RV_CHECK(update != nullptr) << step;
-    return ReceivedUpdate{update->step, update->bytes, update->end};
+    ReceivedUpdate received{update->step, update->bytes, update->end};
+    if (alters) alters(&received);
+    return received;
   }
 
   void Break(const absl::Status& reason) {
