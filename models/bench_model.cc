@@ -203,6 +203,7 @@ absl::StatusOr<BenchResult> BenchModel(const BenchOptions& options) {
   for (int i = 0; i < options.warm_up_steps; ++i) step.Run();
 
   std::vector<double> rates, forward, backward, update, conv_only;
+  double all_seconds = 0;
   for (int r = 0; r < options.repetitions; ++r) {
     double seconds = 0;
     for (int i = 0; i < options.steps; ++i) {
@@ -212,6 +213,7 @@ absl::StatusOr<BenchResult> BenchModel(const BenchOptions& options) {
       backward.push_back(times.backward);
       update.push_back(times.update);
     }
+    all_seconds += seconds;
     rates.push_back(static_cast<double>(options.batch * options.steps) /
                     seconds);
     if (!convolutions->empty()) conv_only.push_back(convolutions->Run());
@@ -219,6 +221,9 @@ absl::StatusOr<BenchResult> BenchModel(const BenchOptions& options) {
 
   BenchResult result;
   result.images_per_second = Median(rates);
+  result.images_per_second_mean =
+      static_cast<double>(options.batch * options.steps * options.repetitions) /
+      all_seconds;
   result.images_per_second_min = *std::min_element(rates.begin(), rates.end());
   result.images_per_second_max = *std::max_element(rates.begin(), rates.end());
   result.forward_seconds = Median(forward);

@@ -28,7 +28,8 @@ struct BenchOptions {
 // Medians over the repetitions; the conv-only bound is measured between them,
 // so that both see the same machine.
 struct BenchResult {
-  double images_per_second = 0;
+  double images_per_second = 0;  // median of the repetitions
+  double images_per_second_mean = 0;
   double images_per_second_min = 0;
   double images_per_second_max = 0;
   // Of one step; their sum is not exactly the step's, being medians each.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the whole system costs over computing: samples a second of 2 workers on
 # loopback (2 shards, a controller, compressed both ways) against two processes
-# side by side that only compute, in turns.
+# side by side that only compute, in turns; means over all steps of both.
 #
 #   scripts/experiments/overhead.sh --data DIR [--rounds N]     default: 3
 #
@@ -24,21 +24,29 @@ scripts/build.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for ((round = 1; round <= rounds; ++round)); do
+compute() {
+  local k
   for k in 0 1; do
-    build/bin/rivulet bench model resnet20 --threads 1 --batch 64 --repetitions 21 --json "$work/$k.json" >/dev/null &
+    build/bin/rivulet bench model resnet20 --threads 1 --batch 64 --repetitions 150 --json "$work/$1$k.json" >/dev/null &
   done
   wait
+}
+
+for ((round = 1; round <= rounds; ++round)); do
+  # Before and after, so that a machine that gets slower or faster meets both.
+  compute before
   # The quick way to DGC's steady state: no warm-up, and as sparse as so short a
   # run may be.
   build/bin/rivulet train configs/cifar10_resnet20.yaml --run-dir "$work/run$round" \
     --set "data.path=$data" --set cluster.workers=2 --set train.max_steps=400 --set train.statistics_batches=1 \
     --set compression.policy=fixed --set compression.density=0.025 >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  compute after
   python3 - "$work" "$round" <<'PY' | tee -a "$work/rows"
 import json
 import sys
 work, index = sys.argv[1:]
-computing = sum(json.load(open(f"{work}/{k}.json"))["runs"][0]["images_per_second"] for k in (0, 1))
+rates = [json.load(open(f"{work}/{when}{k}.json"))["runs"][0]["images_per_second_mean"] for when in ("before", "after") for k in (0, 1)]
+computing = sum(rates) / 2
 system = json.load(open(f"{work}/run{index}/summary.json"))["samples_per_second"]
 print(f"computing {computing:.0f} images/s, system {system:.0f}: {system / computing:.3f}")
 PY

@@ -25,6 +25,8 @@ TEST(BenchModelTest, MeasuresEveryPartOfAStep) {
   RV_ASSERT_OK_AND_ASSIGN(const BenchResult result, BenchModel(options));
   EXPECT_GT(result.images_per_second, 0);
   EXPECT_LE(result.images_per_second_min, result.images_per_second);
+  EXPECT_LE(result.images_per_second_min, result.images_per_second_mean);
+  EXPECT_GE(result.images_per_second_max, result.images_per_second_mean);
   EXPECT_GE(result.images_per_second_max, result.images_per_second);
   EXPECT_GT(result.forward_seconds, 0);
   EXPECT_GT(result.backward_seconds, 0);

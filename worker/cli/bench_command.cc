@@ -27,6 +27,7 @@ struct BenchArguments {
 nlohmann::json ToJson(const BenchResult& result, int threads) {
   return {{"threads", threads},
           {"images_per_second", result.images_per_second},
+          {"images_per_second_mean", result.images_per_second_mean},
           {"images_per_second_min", result.images_per_second_min},
           {"images_per_second_max", result.images_per_second_max},
           {"forward_seconds", result.forward_seconds},
