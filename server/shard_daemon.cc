@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
+#include "common/daemon/logging.h"
 #include "common/daemon/run_member.h"
 #include "server/exchange_loop.h"
 #include "server/listen.h"
@@ -39,7 +40,10 @@ class SessionControl final : public ShardControl {
   void Send(v1::DaemonMessage message) override {
     session_->Send(std::move(message));
   }
-  void SetStep(uint64_t step) override { session_->SetStep(step); }
+  void SetStep(uint64_t step) override {
+    session_->SetStep(step);
+    SetLogStep(static_cast<int64_t>(step));
+  }
   v1::Traffic Traffic() const override {
     v1::Traffic traffic;
     traffic.set_wire_up(static_cast<uint64_t>(session_->sent().wire()));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
+#include "common/daemon/logging.h"
 #include "common/daemon/run_member.h"
 #include "common/daemon/run_plan.h"
 #include "common/daemon/session_client.h"
@@ -33,6 +34,7 @@ class ControllerSession final : public RunSession {
   }
   void SetStep(int64_t step) override {
     client_->SetStep(static_cast<uint64_t>(step));
+    SetLogStep(step);
   }
   absl::StatusOr<v1::ScheduleEntry> WaitForEntry(
       uint64_t seq, absl::Duration timeout) override {

@@ -107,13 +107,14 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::StepFolders() const {
   return steps;
 }
 
-absl::StatusOr<std::vector<int64_t>> CheckpointStore::List() const {
+absl::StatusOr<std::vector<CheckpointStore::Found>> CheckpointStore::List()
+    const {
   RV_ASSIGN_OR_RETURN(const std::vector<int64_t> folders, StepFolders());
-  std::vector<int64_t> whole;
+  std::vector<Found> whole;
   for (const int64_t step : folders) {
-    const absl::StatusOr<TensorFile> file = Load(step);
+    absl::StatusOr<TensorFile> file = Load(step);
     if (file.ok()) {
-      whole.push_back(step);
+      whole.push_back({step, std::move(file->metadata)});
     } else if (absl::IsDataLoss(file.status())) {
       spdlog::warn("checkpoint of step {} is left out: {}", step,
                    std::string(file.status().message()));

@@ -4,7 +4,7 @@
 //
 //   CheckpointStore store(paths.checkpoints(), "worker-0");
 //   store.Save(1234, file);
-//   for (int64_t step : *store.List()) ...   // newest whole one first
+//   for (const auto& found : *store.List()) ...   // newest whole one first
 //
 // Thread-compatible. Several members may share the folder.
 
@@ -12,6 +12,7 @@
 #define RIVULET_COMMON_DAEMON_CHECKPOINT_STORE_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,10 +33,15 @@ class CheckpointStore {
   // name the path and the reason.
   absl::Status Save(int64_t step, TensorFile file);
 
-  // Steps of which this member has a whole file, newest first. Every file is
-  // read and checked; a damaged one is logged and left out. Empty when there is
-  // no folder yet.
-  absl::StatusOr<std::vector<int64_t>> List() const;
+  struct Found {
+    int64_t step = 0;
+    std::map<std::string, std::string> metadata;
+  };
+
+  // The steps of which this member has a whole file, newest first. Every file
+  // is read and checked; a damaged one is logged and left out. Empty when there
+  // is no folder yet. Errors name what cannot be read.
+  absl::StatusOr<std::vector<Found>> List() const;
 
   // NotFound, or DataLoss when the file is damaged or is not this member's file
   // of this step.

@@ -1,5 +1,6 @@
 #include "common/daemon/config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -168,6 +170,33 @@ class ConfigReader {
   std::map<std::string, std::string> places_;  // key path -> place
 };
 
+// Of a canonical text.
+std::map<std::string, std::string> KeysOf(absl::string_view canonical) {
+  std::map<std::string, std::string> keys;
+  for (const absl::string_view line :
+       absl::StrSplit(canonical, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> key =
+        absl::StrSplit(line, absl::MaxSplits('=', 1));
+    keys.insert(key);
+  }
+  return keys;
+}
+
+std::string ValueIn(const std::map<std::string, std::string>& keys,
+                    const std::string& key) {
+  const auto found = keys.find(key);
+  return found == keys.end() ? "nothing" : found->second;
+}
+
+// A peer's text, as much of it as belongs into a message.
+std::string Shown(const std::string& text) {
+  constexpr size_t kShown = 60;
+  const std::string escaped = absl::CHexEscape(text);
+  return escaped.size() <= kShown
+             ? escaped
+             : absl::StrCat(escaped.substr(0, kShown), "...");
+}
+
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
@@ -241,7 +270,7 @@ std::string ToYaml(const Config& config) {
   return yaml;
 }
 
-std::string ConfigHash(const Config& config, bool for_resume) {
+std::string CanonicalConfig(const Config& config, bool for_resume) {
   std::map<std::string, std::string>
       lines;  // sorted: the table's order is free
   for (const KeySpec& key : ConfigKeys()) {
@@ -249,7 +278,35 @@ std::string ConfigHash(const Config& config, bool for_resume) {
                         (key.scope == KeyScope::kResumable && !for_resume);
     if (counts) lines[key.path] = FormatKey(key, config);
   }
-  return Sha256Hex(absl::StrJoin(lines, "\n", absl::PairFormatter("=")));
+  return absl::StrJoin(lines, "\n", absl::PairFormatter("="));
+}
+
+std::string ConfigHash(const Config& config, bool for_resume) {
+  return Sha256Hex(CanonicalConfig(config, for_resume));
+}
+
+std::string DescribeDifferences(absl::string_view a_name, absl::string_view a,
+                                absl::string_view b_name, absl::string_view b) {
+  constexpr size_t kMaxNamed = 5;
+  const std::map<std::string, std::string> ours = KeysOf(a);
+  const std::map<std::string, std::string> theirs = KeysOf(b);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : ours) keys.insert(key);
+  for (const auto& [key, value] : theirs) keys.insert(key);
+  std::vector<std::string> differences;
+  for (const std::string& key : keys) {
+    const std::string here = ValueIn(ours, key);
+    const std::string there = ValueIn(theirs, key);
+    if (here == there) continue;
+    differences.push_back(absl::StrCat(Shown(key), " is ", Shown(here), " for ",
+                                       a_name, ", ", Shown(there), " for ",
+                                       b_name));
+  }
+  const size_t more =
+      differences.size() - std::min(differences.size(), kMaxNamed);
+  differences.resize(differences.size() - more);
+  if (more > 0) differences.push_back(absl::StrCat(more, " more keys differ"));
+  return absl::StrJoin(differences, "; ");
 }
 
 }  // namespace rivulet

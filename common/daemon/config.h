@@ -161,9 +161,17 @@ absl::Status CheckConfig(const Config& config);
 // The whole config as YAML that ParseConfig reads back to the same value.
 std::string ToYaml(const Config& config);
 
-// SHA-256 over the canonical text of all job keys; resumable ones are left out
-// where `for_resume` is set.
+// All job keys as "key=value" lines, sorted, joined by newlines; resumable ones
+// are left out where `for_resume` is set.
+std::string CanonicalConfig(const Config& config, bool for_resume);
+// SHA-256 of it.
 std::string ConfigHash(const Config& config, bool for_resume);
+
+// How two canonical texts differ, for messages: "train.seed is 1 for the
+// controller, 2 for worker 0; ..." with the names given, the first few keys.
+// Neither needs to be well-formed. Empty when nothing differs.
+std::string DescribeDifferences(absl::string_view a_name, absl::string_view a,
+                                absl::string_view b_name, absl::string_view b);
 
 // docs/configuration.md: every key, from the parser's own table.
 std::string ConfigReference();

@@ -409,7 +409,8 @@ void AddFolderKeys(Table* t) {
           .From(0)
           .To(1e12)
           .Resumable()
-          .Doc("Steps between checkpoints; 0: by time only."),
+          .Doc("Steps between checkpoints, counted as workers report them "
+               "(`report.every`); 0: by time only."),
       t);
   Add(Key(RV_KEY(checkpoint.keep))
           .From(1)

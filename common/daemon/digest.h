@@ -16,6 +16,7 @@ std::string Sha256Hex(absl::string_view bytes);
 absl::StatusOr<std::string> Sha256HexOfFile(const std::string& path);
 // 128 bits from the operating system, as 32 hexadecimal digits.
 std::string NewJobId();
+bool IsJobId(absl::string_view text);
 
 }  // namespace rivulet
 

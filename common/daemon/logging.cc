@@ -5,11 +5,13 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace rivulet {
@@ -31,6 +33,33 @@ class OneLineFlag : public spdlog::custom_flag_formatter {
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<OneLineFlag>();
+  }
+};
+
+// A whole process is one member of one run.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<uint32_t> job_start{0};
+std::atomic<uint64_t> own_incarnation{0};
+std::atomic<int64_t> steps_done{-1};
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+// Who this process is and how far it is, once it knows.
+class IdentityFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    std::string text;
+    if (const uint64_t incarnation = own_incarnation; incarnation > 0) {
+      absl::StrAppend(&text, absl::Hex(job_start.load(), absl::kZeroPad8), "/",
+                      incarnation, " ");
+    }
+    if (const int64_t step = steps_done; step >= 0) {
+      absl::StrAppend(&text, "step ", step, " ");
+    }
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<IdentityFlag>();
   }
 };
 
@@ -68,9 +97,10 @@ absl::Status InitLogging(const LoggingOptions& options) {
                                                    sinks.begin(), sinks.end());
     auto formatter = std::make_unique<spdlog::pattern_formatter>(
         spdlog::pattern_time_type::utc);
-    formatter->add_flag<OneLineFlag>('*').set_pattern(
-        absl::StrCat("%Y-%m-%dT%H:%M:%S.%eZ %-5l ",
-                     EscapedForPattern(options.process), " %*"));
+    formatter->add_flag<OneLineFlag>('*')
+        .add_flag<IdentityFlag>('&')
+        .set_pattern(absl::StrCat("%Y-%m-%dT%H:%M:%S.%eZ %-5l ",
+                                  EscapedForPattern(options.process), " %&%*"));
     logger->set_formatter(std::move(formatter));
     logger->set_level(level);
     // A process may be killed at any moment, and its log is to show why.
@@ -82,5 +112,13 @@ absl::Status InitLogging(const LoggingOptions& options) {
   }
   return absl::OkStatus();
 }
+
+void SetLogIdentity(const std::string& job, uint64_t incarnation) {
+  uint32_t start = 0;
+  if (absl::SimpleHexAtoi(job.substr(0, 8), &start)) job_start = start;
+  own_incarnation = incarnation;
+}
+
+void SetLogStep(int64_t step) { steps_done = step; }
 
 }  // namespace rivulet

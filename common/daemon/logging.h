@@ -9,6 +9,7 @@
 #ifndef RIVULET_COMMON_DAEMON_LOGGING_H_
 #define RIVULET_COMMON_DAEMON_LOGGING_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,6 +25,12 @@ struct LoggingOptions {
 
 // Once a process, before threads are started.
 absl::Status InitLogging(const LoggingOptions& options);
+
+// What each line says from here on, between process and message:
+// "1f3a9c02/4294967297 step 120" for the job's first eight digits, the
+// incarnation of this member, and the steps done. Thread-safe.
+void SetLogIdentity(const std::string& job, uint64_t incarnation);
+void SetLogStep(int64_t step);
 
 }  // namespace rivulet
 

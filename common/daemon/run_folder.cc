@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,14 +36,23 @@ std::string HolderOf(int fd) {
   return pid.empty() ? "another process" : absl::StrCat("process ", pid);
 }
 
-// Opens and locks the file. The file stays when the lock is let go: removing it
-// would let two processes lock two files of one name.
+// Whether `path` still names the open file.
+bool IsStillNamed(const std::string& path, int fd) {
+  struct stat named = {};
+  struct stat open_file = {};
+  return stat(path.c_str(), &named) == 0 && fstat(fd, &open_file) == 0 &&
+         named.st_ino == open_file.st_ino && named.st_dev == open_file.st_dev;
+}
+
+// Opens and locks the file. The file of a run stays when the lock is let go.
 absl::StatusOr<int> Lock(const RunPaths& paths) {
   const std::string path = paths.lock();
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return Denied(path, "open", errno);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
+  const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  // The holder of a folder without a run removes it as it leaves.
+  if (!locked || !IsStillNamed(path, fd)) {
+    const int error = locked ? EWOULDBLOCK : errno;
     const std::string holder = HolderOf(fd);
     close(fd);
     if (error != EWOULDBLOCK) return Denied(path, "lock", error);
@@ -65,6 +75,7 @@ absl::StatusOr<std::string> EarlierRun(const RunPaths& paths) {
   std::error_code error;
   if (std::filesystem::exists(paths.summary(), error)) return paths.summary();
   const std::filesystem::directory_iterator entries(paths.checkpoints(), error);
+  if (error == std::errc::no_such_file_or_directory) return std::string();
   if (error) return Denied(paths.checkpoints(), "read", error.value());
   if (entries != std::filesystem::directory_iterator()) {
     return entries->path().string();
@@ -95,11 +106,12 @@ absl::Status MakeFolders(const std::string& dir) {
 absl::StatusOr<RunFolder> RunFolder::Create(const std::string& dir,
                                             bool resume) {
   const RunPaths paths(dir);
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(dir, error) && !error;
   RV_RETURN_IF_ERROR(MakeFolders(dir));
   RV_ASSIGN_OR_RETURN(const int fd, Lock(paths));
-  RunFolder folder(paths, fd);  // from here on the lock is let go on errors
-  RV_RETURN_IF_ERROR(MakeFolders(paths.checkpoints()));
-  RV_RETURN_IF_ERROR(MakeFolders(paths.logs()));
+  // From here on the lock is let go on errors.
+  RunFolder folder(paths, fd, is_new);
   RV_ASSIGN_OR_RETURN(const std::string earlier, EarlierRun(paths));
   if (!earlier.empty() && !resume) {
     return absl::AlreadyExistsError(absl::StrCat(
@@ -109,20 +121,36 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& dir,
   return folder;
 }
 
+absl::Status RunFolder::Populate() {
+  is_new_ = false;
+  RV_RETURN_IF_ERROR(MakeFolders(paths_.checkpoints()));
+  return MakeFolders(paths_.logs());
+}
+
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : paths_(std::move(other.paths_)),
-      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+      lock_fd_(std::exchange(other.lock_fd_, -1)),
+      is_new_(other.is_new_) {}
 
 RunFolder& RunFolder::operator=(RunFolder&& other) noexcept {
   if (this == &other) return *this;
-  if (lock_fd_ >= 0) close(lock_fd_);
+  LetGo();
   paths_ = std::move(other.paths_);
   lock_fd_ = std::exchange(other.lock_fd_, -1);
+  is_new_ = other.is_new_;
   return *this;
 }
 
-RunFolder::~RunFolder() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+RunFolder::~RunFolder() { LetGo(); }
+
+void RunFolder::LetGo() {
+  if (lock_fd_ < 0) return;
+  if (is_new_) {
+    // While the lock is held; the folder only goes where nothing else is in it.
+    unlink(paths_.lock().c_str());
+    rmdir(paths_.dir().c_str());
+  }
+  close(lock_fd_);
 }
 
 }  // namespace rivulet

@@ -43,12 +43,16 @@ class RunPaths {
 // the operating system does so for a process that dies. Thread-compatible.
 class RunFolder {
  public:
-  // Creates `dir`, checkpoints/ and logs/ where they are missing, and locks the
-  // folder. AlreadyExists when another process holds it (named by its pid), or
-  // when it has a run (summary.json, or anything in checkpoints/) and `resume`
-  // is false. PermissionDenied names path and errno when it cannot be read or
-  // written.
+  // Creates `dir` where it is missing, and locks it. AlreadyExists when another
+  // process holds it (named by its pid), or when it has a run (summary.json, or
+  // anything in checkpoints/) and `resume` is false. PermissionDenied names
+  // path and errno when it cannot be read or written.
   static absl::StatusOr<RunFolder> Create(const std::string& dir, bool resume);
+
+  // Makes checkpoints/ and logs/ where they are missing. A folder that Create
+  // has made goes again with this object unless this was called: what fails
+  // before it leaves nothing behind. PermissionDenied as above.
+  absl::Status Populate();
 
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&& other) noexcept;
@@ -57,11 +61,14 @@ class RunFolder {
   const RunPaths& paths() const { return paths_; }
 
  private:
-  RunFolder(RunPaths paths, int lock_fd)
-      : paths_(std::move(paths)), lock_fd_(lock_fd) {}
+  RunFolder(RunPaths paths, int lock_fd, bool is_new)
+      : paths_(std::move(paths)), lock_fd_(lock_fd), is_new_(is_new) {}
+
+  void LetGo();
 
   RunPaths paths_;
   int lock_fd_;  // -1: moved from
+  bool is_new_;  // made by Create, and empty but for the lock
 };
 
 // Creates a folder and its parents where they are missing. PermissionDenied

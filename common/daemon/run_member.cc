@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <thread>  // NOLINT(build/c++11)
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +12,12 @@
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/logging.h"
 #include "common/daemon/run_folder.h"
 
 namespace rivulet {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
 // A stream that breaks is often but the echo of what ended the run: the
 // controller has this long to tell the reason before this member reports its
 // own.
@@ -42,42 +41,6 @@ bool MayBeEcho(const absl::Status& status) {
 }
 
 }  // namespace
-
-// Asks the controller to stop once `requested` says so.
-class RunMember::StopWatcher {
- public:
-  StopWatcher(std::function<bool()> requested, SessionClient* session,
-              std::string name)
-      : requested_(std::move(requested)),
-        session_(session),
-        name_(std::move(name)) {
-    if (requested_ != nullptr) thread_ = std::thread([this] { Watch(); });
-  }
-  StopWatcher(const StopWatcher&) = delete;
-  StopWatcher& operator=(const StopWatcher&) = delete;
-  ~StopWatcher() {
-    done_.Notify();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  void Watch() {
-    while (!requested_()) {
-      if (done_.WaitForNotificationWithTimeout(kPoll)) return;
-    }
-    spdlog::info("told to stop: asking the controller");
-    v1::DaemonMessage message;
-    message.mutable_stop()->set_reason(
-        absl::StrCat(name_, " was told to stop"));
-    session_->Send(std::move(message));
-  }
-
-  const std::function<bool()> requested_;
-  SessionClient* const session_;
-  const std::string name_;
-  Notification done_;
-  std::thread thread_;
-};
 
 RunMember::RunMember(const Config& config, Options options)
     : config_(config),
@@ -115,23 +78,30 @@ absl::Status RunMember::Join(const std::string& manifest_hash,
   hello.set_role(options_.role);
   hello.set_index(static_cast<uint32_t>(options_.index));
   hello.set_config_hash(config_hash_);
+  hello.set_config(CanonicalConfig(config_, /*for_resume=*/false));
   hello.set_manifest_hash(manifest_hash_);
   hello.set_address(address);
   hello.set_host(HostName());
   hello.set_resume(options_.resume);
-  for (const int64_t step : found_) {
-    hello.add_checkpoints(static_cast<uint64_t>(step));
+  for (const CheckpointStore::Found& found : found_) {
+    hello.add_checkpoints(static_cast<uint64_t>(found.step));
   }
   if (!found_.empty()) {
-    RV_ASSIGN_OR_RETURN(const TensorFile newest, store_.Load(found_.front()));
-    const auto job = newest.metadata.find("job");
-    if (job != newest.metadata.end()) hello.set_job(job->second);
+    const std::map<std::string, std::string>& newest = found_.front().metadata;
+    const auto job = newest.find("job");
+    if (job != newest.end()) hello.set_job(job->second);
   }
   RV_ASSIGN_OR_RETURN(session_, SessionClient::Join(std::move(join)));
   spdlog::info("joined {} as incarnation {}", config_.cluster.controller,
                session_->welcome().incarnation());
-  watcher_ = std::make_unique<StopWatcher>(options_.stop_requested,
-                                           session_.get(), name_);
+  SetLogIdentity(session_->welcome().job(), session_->welcome().incarnation());
+  watcher_ = std::make_unique<StopWatcher>(options_.stop_requested, [this] {
+    spdlog::info("told to stop: asking the controller");
+    v1::DaemonMessage message;
+    message.mutable_stop()->set_reason(
+        absl::StrCat(name_, " was told to stop"));
+    session_->Send(std::move(message));
+  });
   return absl::OkStatus();
 }
 
@@ -149,7 +119,7 @@ absl::StatusOr<TensorFile> RunMember::LoadCheckpoint(int64_t step) {
   for (const auto& [key, expected] : Identity(step)) {
     const auto found = file.metadata.find(key);
     if (found == file.metadata.end() || found->second != expected) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return absl::InvalidArgumentError(absl::StrCat(
           store_.PathOf(step), ": the checkpoint belongs to another run: its ",
           key, " is ", found == file.metadata.end() ? "missing" : found->second,
           ", expected ", expected));
@@ -159,7 +129,7 @@ absl::StatusOr<TensorFile> RunMember::LoadCheckpoint(int64_t step) {
   // complete.
   saved_.clear();
   for (auto it = found_.rbegin(); it != found_.rend(); ++it) {
-    if (*it <= step) saved_.push_back(*it);
+    if (it->step <= step) saved_.push_back(it->step);
   }
   return file;
 }

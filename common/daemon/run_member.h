@@ -26,6 +26,7 @@
 #include "common/daemon/checkpoint_store.h"
 #include "common/daemon/config.h"
 #include "common/daemon/session_client.h"
+#include "common/daemon/stop_watcher.h"
 
 namespace rivulet {
 
@@ -65,8 +66,8 @@ class RunMember {
   const std::string& config_hash() const { return config_hash_; }
 
   // This member's state at `step`, after Join. NotFound, DataLoss, or
-  // FailedPrecondition naming what belongs to another run, with what was found
-  // and expected; all name the file.
+  // InvalidArgument naming what belongs to another run, with what was found and
+  // expected; all name the file.
   absl::StatusOr<TensorFile> LoadCheckpoint(int64_t step);
   std::string PathOfCheckpoint(int64_t step) const;
   // Adds the identity to `state`'s metadata, writes it durably and removes what
@@ -79,8 +80,6 @@ class RunMember {
   absl::Status Conclude(const absl::Status& own);
 
  private:
-  class StopWatcher;
-
   std::map<std::string, std::string> Identity(int64_t step) const;
   bool EndsWithin(absl::Duration timeout, absl::Status* verdict);
 
@@ -90,8 +89,8 @@ class RunMember {
   const std::string config_hash_;
   std::string manifest_hash_;
   CheckpointStore store_;
-  std::vector<int64_t> found_;  // at the start, newest first
-  std::deque<int64_t> saved_;   // kept, oldest first
+  std::vector<CheckpointStore::Found> found_;  // at the start, newest first
+  std::deque<int64_t> saved_;                  // kept, oldest first
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StopWatcher> watcher_;  // uses the session: goes first
 };

@@ -1,5 +1,7 @@
 #include "common/daemon/session_client.h"
 
+#include <algorithm>
+#include <map>
 #include <thread>  // NOLINT(build/c++11)
 #include <utility>
 
@@ -68,7 +70,7 @@ class SessionClient::Impl final
 
   uint64_t newest_seq() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    return entries_.size();
+    return newest_seq_;
   }
 
   absl::StatusOr<v1::ScheduleEntry> WaitForEntry(uint64_t seq,
@@ -77,17 +79,24 @@ class SessionClient::Impl final
     RV_CHECK_GE(seq, 1u);
     const absl::Time deadline = absl::Now() + timeout;
     MutexLock lock(&mu_);
-    while (entries_.size() < seq && !ended_) {
+    while (newest_seq_ < seq && !ended_) {
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(
             absl::StrCat("schedule entry ", seq, " did not come from ",
                          controller_, " within ", absl::FormatDuration(timeout),
-                         "; the newest is ", entries_.size()));
+                         "; the newest is ", newest_seq_));
       }
       changed_.WaitWithTimeout(&mu_, left);
     }
-    if (entries_.size() >= seq) return entries_[seq - 1];
+    if (const auto found = entries_.find(seq); found != entries_.end()) {
+      return found->second;
+    }
+    if (seq <= newest_seq_) {
+      return absl::NotFoundError(
+          absl::StrCat("schedule entry ", seq,
+                       " is older than what this daemon began with"));
+    }
     return result_.ok() ? absl::AbortedError(absl::StrCat(
                               "the run ended before schedule entry ", seq))
                         : result_;
@@ -153,22 +162,22 @@ class SessionClient::Impl final
     v1::DaemonMessage message;
     *message.mutable_hello() = hello;
     stream_.Write(std::move(message), 0);
-    MutexLock lock(&mu_);
-    while (!welcomed_ && !ended_) {
+    while (absl::Now() < deadline) {
+      // Without the lock: it is the caller's code.
       if (cancelled != nullptr && cancelled()) {
         return absl::CancelledError(
             absl::StrCat("told to stop while joining ", controller_));
       }
-      if (absl::Now() >= deadline) {
-        return absl::DeadlineExceededError(
-            absl::StrCat(controller_, ": no answer"));
-      }
-      changed_.WaitWithTimeout(&mu_, kPoll);
+      MutexLock lock(&mu_);
+      if (!welcomed_ && !ended_) changed_.WaitWithTimeout(&mu_, kPoll);
+      if (welcomed_) return absl::OkStatus();
+      if (!ended_) continue;
+      return result_.ok() ? absl::UnavailableError(absl::StrCat(
+                                controller_, ": ended without an answer"))
+                          : result_;
     }
-    if (welcomed_) return absl::OkStatus();
-    return result_.ok() ? absl::UnavailableError(absl::StrCat(
-                              controller_, ": ended without an answer"))
-                        : result_;
+    return absl::DeadlineExceededError(
+        absl::StrCat(controller_, ": no answer"));
   }
 
   absl::Status OnMessage(v1::ControllerMessage message) override
@@ -195,6 +204,10 @@ class SessionClient::Impl final
     switch (message.kind_case()) {
       case v1::ControllerMessage::kStart:
         if (started_) return Unexpected("a second Start");
+        if (message.start().entries_size() > 0 && entries_.empty()) {
+          newest_seq_ =
+              std::max<uint64_t>(message.start().entries(0).seq(), 1) - 1;
+        }
         for (const v1::ScheduleEntry& entry : message.start().entries()) {
           RV_RETURN_IF_ERROR(AddEntryLocked(entry));
         }
@@ -212,14 +225,15 @@ class SessionClient::Impl final
 
   absl::Status AddEntryLocked(const v1::ScheduleEntry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const uint64_t next = entries_.size() + 1;
+    const uint64_t next = newest_seq_ + 1;
     if (entry.seq() < next && entry.seq() > 0)
       return absl::OkStatus();  // again
     if (entry.seq() != next) {
       return Unexpected(absl::StrCat("schedule entry ", entry.seq(), " where ",
                                      next, " follows"));
     }
-    entries_.push_back(entry);
+    entries_[next] = entry;
+    newest_seq_ = next;
     return absl::OkStatus();
   }
 
@@ -288,7 +302,8 @@ class SessionClient::Impl final
   CondVar changed_;
   v1::Welcome welcome_ ABSL_GUARDED_BY(mu_);
   v1::Start start_ ABSL_GUARDED_BY(mu_);
-  std::vector<v1::ScheduleEntry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, v1::ScheduleEntry> entries_ ABSL_GUARDED_BY(mu_);
+  uint64_t newest_seq_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::function<void(const absl::Status&)>> on_end_
       ABSL_GUARDED_BY(mu_);
   absl::Status result_ ABSL_GUARDED_BY(mu_);

@@ -51,8 +51,9 @@ class SessionClient {
 
   // Newest entry that has arrived; 0 before the first.
   uint64_t newest_seq() const;
-  // Blocks until entry `seq` (from 1) is there. DeadlineExceeded after
-  // `timeout`; the run's own end otherwise.
+  // Blocks until entry `seq` (from the first of Start on) is there.
+  // DeadlineExceeded after `timeout`; NotFound for an older one; the run's own
+  // end otherwise.
   absl::StatusOr<v1::ScheduleEntry> WaitForEntry(uint64_t seq,
                                                  absl::Duration timeout);
 

@@ -1,6 +1,12 @@
 #include "server/controller/checkpoint_tracker.h"
 
 namespace rivulet {
+namespace {
+
+// Members are at most one mark apart: more sets under way are not honest.
+constexpr size_t kMaxUnderWay = 8;
+
+}  // namespace
 
 CheckpointTracker::CheckpointTracker(const CheckpointConfig& config,
                                      int members, absl::Time start,
@@ -27,7 +33,10 @@ bool CheckpointTracker::Saved(const MemberKey& member, int64_t step) {
   if (step <= newest_) return false;
   std::set<MemberKey>& members = saved_[step];
   members.insert(member);
-  if (static_cast<int>(members.size()) < members_) return false;
+  if (static_cast<int>(members.size()) < members_) {
+    if (saved_.size() > kMaxUnderWay) saved_.erase(saved_.begin());
+    return false;
+  }
   newest_ = step;
   outstanding_ = false;
   saved_.erase(saved_.begin(), saved_.upper_bound(step));

@@ -28,7 +28,8 @@ class CheckpointTracker {
   void Marked(absl::Time now, int64_t step);
 
   // A member has saved its state as checkpoint `step`. True when that makes the
-  // set complete; older sets that never became so are forgotten.
+  // set complete; older sets that never became so are forgotten, and of those
+  // under way all but the newest few.
   bool Saved(const MemberKey& member, int64_t step);
 
   // Newest complete set; 0 before the first.

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/digest.h"
+#include "common/daemon/logging.h"
 #include "models/checkpoint/tensor_file.h"
 #include "server/controller/controller_service.h"
 #include "server/controller/run_files.h"
@@ -50,24 +51,22 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(
                       RunPlan::Create(config));
   RV_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(run_dir, resume));
   std::unique_ptr<Controller> controller(
-      new Controller(std::move(folder), std::move(plan)));
-  RV_RETURN_IF_ERROR(controller->Prepare(resume));
+      new Controller(std::move(folder), std::move(plan), resume));
+  if (resume) RV_RETURN_IF_ERROR(controller->TakeUp());
   return controller;
 }
 
-Controller::Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan)
-    : folder_(std::move(folder)),
-      plan_(std::move(plan)),
-      config_hash_(ConfigHash(plan_->config(), /*for_resume=*/false)) {}
+Controller::Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan,
+                       bool resume)
+    : folder_(std::move(folder)), plan_(std::move(plan)), resume_(resume) {}
 
 Controller::~Controller() { Shutdown(); }
 
-absl::Status Controller::Prepare(bool resume) {
+absl::Status Controller::WriteFiles() {
+  RV_RETURN_IF_ERROR(folder_.Populate());
   const std::string& dir = folder_.paths().dir();
   const std::string log_path = absl::StrCat(dir, "/schedule.log");
-  if (resume) {
-    RV_RETURN_IF_ERROR(TakeUp());
-  } else {
+  if (!resume_) {
     // Of a run that never got to its first checkpoint.
     RV_RETURN_IF_ERROR(Remove(log_path));
     RV_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/progress.json")));
@@ -99,17 +98,25 @@ absl::Status Controller::TakeUp() {
   if (!yaml.empty()) {
     RV_ASSIGN_OR_RETURN(const Config old,
                         ParseConfig(yaml, paths.config(), {}));
-    if (ConfigHash(old, /*for_resume=*/true) !=
-        ConfigHash(plan_->config(), /*for_resume=*/true)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          paths.dir(), ": the run in this folder has another config (",
-          paths.config(),
-          "); only keys marked resumable or local may change on --resume"));
+    const std::string differences = DescribeDifferences(
+        paths.config(), CanonicalConfig(old, /*for_resume=*/true), "this start",
+        CanonicalConfig(plan_->config(), /*for_resume=*/true));
+    if (!differences.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          paths.dir(),
+          ": the run in this folder has another config: ", differences,
+          "; only keys marked resumable or local may change on --resume"));
     }
   }
-  RV_ASSIGN_OR_RETURN(const std::string job,
-                      read(absl::StrCat(paths.dir(), "/job")));
+  const std::string job_path = absl::StrCat(paths.dir(), "/job");
+  RV_ASSIGN_OR_RETURN(const std::string job, read(job_path));
   job_ = std::string(absl::StripAsciiWhitespace(job));
+  if (!job.empty() && !IsJobId(job_)) {
+    return absl::DataLossError(absl::StrCat(
+        job_path, ": found ", job.size(),
+        " bytes that are not a job's identity; expected 32 hexadecimal digits, "
+        "as the metadata of any checkpoint has them under \"job\""));
+  }
   const std::string progress_path = absl::StrCat(paths.dir(), "/progress.json");
   RV_ASSIGN_OR_RETURN(const std::string progress, read(progress_path));
   if (!progress.empty()) {
@@ -123,18 +130,21 @@ absl::StatusOr<std::string> Controller::Start() {
   service_ = std::make_unique<ControllerService>();
   RV_ASSIGN_OR_RETURN(listener_, Listen(plan_->config().cluster.controller,
                                         "cluster.controller", service_.get()));
-  spdlog::info("listening on {}, run folder {}", listener_.address,
-               folder_.paths().dir());
+  // What comes meanwhile waits for Run().
+  RV_RETURN_IF_ERROR(WriteFiles());
   return listener_.address;
 }
 
 absl::Status Controller::Run() {
   RV_CHECK(listener_.server != nullptr) << "Run() before Start()";
+  const uint64_t generation = NumViews(*log_) + 1;
+  SetLogIdentity(job_, generation);
+  spdlog::info("listening on {}, run folder {}", listener_.address,
+               folder_.paths().dir());
   RunCoordinator coordinator({.plan = plan_,
                               .paths = folder_.paths(),
                               .job = job_,
-                              .config_hash = config_hash_,
-                              .generation = NumViews(*log_) + 1,
+                              .generation = generation,
                               .earlier = earlier_,
                               .hub = &service_->hub(),
                               .log = log_.get()},

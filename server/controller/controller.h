@@ -30,17 +30,19 @@ class ControllerService;
 // Create, Start and Run are for one thread; RequestStop is for any.
 class Controller {
  public:
-  // Takes the run folder and writes config.yaml and the job's identity into it.
+  // Takes the run folder and reads what an earlier part of the run has left.
   // AlreadyExists when the folder is in use, has a run and `resume` is false,
-  // or has a complete run; FailedPrecondition when it has a run of another
-  // config; InvalidArgument for a config that cannot run.
+  // or has a complete run; DataLoss for a damaged file in it; InvalidArgument
+  // for a config that cannot run, or that is not the one of the folder's run,
+  // with the keys that differ.
   static absl::StatusOr<std::unique_ptr<Controller>> Create(
       const Config& config, const std::string& run_dir, bool resume);
 
   ~Controller();  // Shutdown()
 
-  // Listens on cluster.controller and returns the address with the port that
-  // was bound. Errors are those of Listen().
+  // Listens on cluster.controller, then writes config.yaml and the job's
+  // identity into the folder, and returns the address with the port that was
+  // bound. Errors are those of Listen(), or name the file.
   absl::StatusOr<std::string> Start();
 
   // Sees the run to its end: OK when it is complete or was stopped with a
@@ -53,16 +55,17 @@ class Controller {
   void RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan);
+  Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan,
+             bool resume);
 
-  absl::Status Prepare(bool resume);
   absl::Status TakeUp();
+  absl::Status WriteFiles();
   void Loop(RunCoordinator* coordinator);
   void Shutdown();
 
   RunFolder folder_;
   const std::shared_ptr<const RunPlan> plan_;
-  const std::string config_hash_;
+  const bool resume_;
   std::string job_;
   RunTotals earlier_;
   std::unique_ptr<ScheduleLog> log_;

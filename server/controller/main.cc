@@ -2,47 +2,30 @@
 
 #include <memory>
 #include <string>
-#include <thread>  // NOLINT(build/c++11)
 
 #include "common/base/status_macros.h"
-#include "common/base/sync.h"
 #include "common/daemon/child_process.h"
 #include "common/daemon/daemon_main.h"
+#include "common/daemon/stop_watcher.h"
 #include "server/controller/controller.h"
 
 namespace rivulet {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
-
-// Runs the controller while a second thread turns a signal into a request.
-absl::Status RunStoppable(Controller& controller) {
-  Notification done;
-  std::thread watcher([&] {
-    while (!done.WaitForNotificationWithTimeout(kPoll)) {
-      if (StopSignalled()) {
-        controller.RequestStop("the controller was told to stop");
-        return;
-      }
-    }
-  });
-  absl::Status status = controller.Run();
-  done.Notify();
-  watcher.join();
-  return status;
-}
-
 absl::Status Run(const Config& config, const DaemonArguments& arguments) {
   RV_ASSIGN_OR_RETURN(
       const std::unique_ptr<Controller> controller,
       Controller::Create(config, arguments.run_dir, arguments.resume));
-  // After Create: a folder that belongs to another run gets no log of this one.
-  RV_RETURN_IF_ERROR(LogToRunFolder(config, arguments.run_dir, "controller"));
   RV_ASSIGN_OR_RETURN(const std::string address, controller->Start());
+  // Now: a folder in which nothing can begin gets no log.
+  RV_RETURN_IF_ERROR(LogToRunFolder(config, arguments.run_dir, "controller"));
   if (arguments.ready_fd >= 0) {
     RV_RETURN_IF_ERROR(WriteAndClose(arguments.ready_fd, address + "\n"));
   }
-  return RunStoppable(*controller);
+  const StopWatcher watcher(StopSignalled, [&] {
+    controller->RequestStop("the controller was told to stop");
+  });
+  return controller->Run();
 }
 
 }  // namespace

@@ -3,20 +3,32 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/daemon/config.h"
+#include "common/daemon/digest.h"
 #include "common/daemon/grpc_util.h"
 
 namespace rivulet {
 namespace {
 
+constexpr size_t kMaxNameBytes = 255;  // of hosts and addresses
+constexpr int kMaxCheckpoints = 4096;
+
 absl::Status Differs(absl::string_view what, const std::string& member,
                      const std::string& ours, const std::string& theirs) {
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       absl::StrCat(member, " has another ", what, ": the controller has ", ours,
                    ", ", member, " ", absl::CHexEscape(theirs)));
+}
+
+// Printable, and of a length that fits into a message.
+bool IsShortName(const std::string& text) {
+  return text.size() <= kMaxNameBytes &&
+         std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
 
 }  // namespace
@@ -27,7 +39,18 @@ std::string MemberName(const MemberKey& key) {
 }
 
 Membership::Membership(MembershipOptions options)
-    : options_(std::move(options)) {}
+    : options_(std::move(options)), config_hash_(Sha256Hex(options_.config)) {}
+
+absl::Status Membership::ConfigDiffers(const std::string& member,
+                                       const v1::Hello& hello) const {
+  const std::string keys = DescribeDifferences(
+      "the controller", options_.config, member, hello.config());
+  if (keys.empty() || hello.config().empty()) {
+    return Differs("config", member, config_hash_, hello.config_hash());
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(member, " has another config: ", keys));
+}
 
 absl::Status Membership::CheckHello(const v1::Hello& hello) const {
   if (hello.role() != v1::ROLE_WORKER && hello.role() != v1::ROLE_SHARD) {
@@ -42,22 +65,20 @@ absl::Status Membership::CheckHello(const v1::Hello& hello) const {
       absl::StrCat(is_shard ? "shard " : "worker ", hello.index());
   if (hello.protocol_min() > kProtocolVersion ||
       hello.protocol_max() < kOldestProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         name, ": no common protocol version: the controller speaks ",
         kOldestProtocolVersion, " to ", kProtocolVersion, ", ", name, " ",
         hello.protocol_min(), " to ", hello.protocol_max()));
   }
   if (hello.index() >= limit) {
-    return absl::OutOfRangeError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         name, " does not exist: cluster.", is_shard ? "shards" : "workers",
         " is ", limit, ", so 0 to ", limit - 1, " are allowed"));
   }
   if (!hello.job().empty() && hello.job() != options_.job) {
     return Differs("job", name, options_.job, hello.job());
   }
-  if (hello.config_hash() != options_.config_hash) {
-    return Differs("config", name, options_.config_hash, hello.config_hash());
-  }
+  if (hello.config_hash() != config_hash_) return ConfigDiffers(name, hello);
   if (hello.manifest_hash() != options_.manifest_hash) {
     return Differs("model", name, options_.manifest_hash,
                    hello.manifest_hash());
@@ -65,6 +86,13 @@ absl::Status Membership::CheckHello(const v1::Hello& hello) const {
   if (is_shard && hello.address().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " does not say where workers dial it"));
+  }
+  if (!IsShortName(hello.host()) || !IsShortName(hello.address()) ||
+      hello.checkpoints_size() > kMaxCheckpoints) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": a host or address of more than ", kMaxNameBytes,
+                     " printable characters, or more than ", kMaxCheckpoints,
+                     " checkpoints"));
   }
   return absl::OkStatus();
 }

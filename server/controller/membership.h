@@ -34,8 +34,8 @@ std::string MemberName(const MemberKey& key);
 struct MembershipOptions {
   int workers = 1;
   int shards = 1;
-  std::string job;  // 32 hexadecimal digits
-  std::string config_hash;
+  std::string job;     // 32 hexadecimal digits
+  std::string config;  // canonical, as CanonicalConfig gives it
   std::string manifest_hash;
   uint64_t generation = 1;  // of the controller, below 2^32
   absl::Duration lease = absl::Seconds(30);
@@ -52,9 +52,9 @@ class Membership {
     std::optional<StreamId> superseded;  // stream to end with ABORTED
   };
 
-  // A daemon says hello on `stream`. FailedPrecondition names both sides'
-  // values of what differs: protocol, job, config, model; OutOfRange for a rank
-  // or shard that does not exist; FailedPrecondition too once sealed.
+  // A daemon says hello on `stream`. InvalidArgument names both sides' values
+  // of what differs (protocol, job, keys of the config, model), and a rank or
+  // shard that does not exist; FailedPrecondition once sealed.
   absl::StatusOr<Joined> Join(StreamId stream, const v1::Hello& hello,
                               absl::Time now);
 
@@ -102,8 +102,11 @@ class Membership {
   };
 
   absl::Status CheckHello(const v1::Hello& hello) const;
+  absl::Status ConfigDiffers(const std::string& member,
+                             const v1::Hello& hello) const;
 
   const MembershipOptions options_;
+  const std::string config_hash_;
   bool sealed_ = false;
   uint64_t joins_ = 0;
   std::map<MemberKey, Member> members_;

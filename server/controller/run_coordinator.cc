@@ -27,10 +27,19 @@ MembershipOptions OptionsOf(const RunCoordinator::Parts& parts) {
   return {.workers = static_cast<int>(cluster.workers),
           .shards = static_cast<int>(cluster.shards),
           .job = parts.job,
-          .config_hash = parts.config_hash,
+          .config = CanonicalConfig(parts.plan->config(),
+                                    /*for_resume=*/false),
           .manifest_hash = parts.plan->manifest_hash(),
           .generation = parts.generation,
           .lease = cluster.lease};
+}
+
+// A daemon's words, as much of them as belongs into files and messages.
+std::string Excerpt(const std::string& text) {
+  constexpr size_t kMaxBytes = 2000;
+  return text.size() <= kMaxBytes
+             ? text
+             : absl::StrCat(text.substr(0, kMaxBytes), "...");
 }
 
 absl::Status StatusOf(const v1::Failure& failure) {
@@ -38,7 +47,7 @@ absl::Status StatusOf(const v1::Failure& failure) {
   const bool known = failure.code() > 0 && failure.code() <= 16;
   return absl::Status(known ? static_cast<absl::StatusCode>(failure.code())
                             : absl::StatusCode::kUnknown,
-                      failure.message());
+                      Excerpt(failure.message()));
 }
 
 int64_t WireBytesOf(const google::protobuf::Message& message) {
@@ -61,7 +70,7 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
   }
   if (ended()) return;
   if (event.message->has_hello()) {
-    HandleHello(event.stream, event.message->hello(), now);
+    HandleHello(event.stream, *event.message, now);
     return;
   }
   const std::optional<MemberKey> key = membership_.Find(event.stream);
@@ -77,7 +86,8 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
   HandleMember(*key, *std::move(event.message), now);
 }
 
-void RunCoordinator::HandleHello(StreamId stream, const v1::Hello& hello,
+void RunCoordinator::HandleHello(StreamId stream,
+                                 const v1::DaemonMessage& message,
                                  absl::Time now) {
   const auto refuse = [&](const absl::Status& status) {
     spdlog::warn("refused {}: {}", parts_.hub->Peer(stream),
@@ -89,10 +99,14 @@ void RunCoordinator::HandleHello(StreamId stream, const v1::Hello& hello,
     return;
   }
   const absl::StatusOr<Membership::Joined> joined =
-      membership_.Join(stream, hello, now);
+      membership_.Join(stream, message.hello(), now);
   if (!joined.ok()) {
     refuse(joined.status());
     return;
+  }
+  parts_.hub->Admit(stream);
+  if (joined->key.role == v1::ROLE_SHARD) {
+    shard_bytes_up_ += WireBytesOf(message);
   }
   if (joined->superseded.has_value()) {
     parts_.hub->End(
@@ -117,8 +131,10 @@ void RunCoordinator::HandleHello(StreamId stream, const v1::Hello& hello,
 void RunCoordinator::Begin(absl::Time now) {
   first_step_ = membership_.CommonCheckpoint();
   if (first_step_ >= parts_.plan->total_steps()) {
-    Fail(absl::FailedPreconditionError(absl::StrCat(
-        "all ", parts_.plan->total_steps(), " steps of the run are done")));
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "the checkpoint to go on from has done ", first_step_,
+        " steps, and the config asks for ", parts_.plan->total_steps(),
+        "; a larger train.epochs or train.max_steps goes on")));
     return;
   }
   membership_.Seal();
@@ -157,9 +173,8 @@ void RunCoordinator::Begin(absl::Time now) {
   for (const std::string& address : membership_.ShardAddresses()) {
     start->add_shard_addresses(address);
   }
-  for (const v1::ScheduleEntry& e : parts_.log->entries()) {
-    *start->add_entries() = e;
-  }
+  // What is before this view is history to those who begin now.
+  *start->add_entries() = *view;
   for (StreamId stream : membership_.Streams()) Send(stream, message);
   spdlog::info("everybody is here: training from step {} of {}, job {}",
                first_step_, parts_.plan->total_steps(), parts_.job);
@@ -172,7 +187,8 @@ void RunCoordinator::HandleMember(const MemberKey& key,
     return;
   }
   if (message.has_stop()) {
-    Stop(absl::StrCat(message.stop().reason(), " (", MemberName(key), ")"),
+    Stop(absl::StrCat(Excerpt(message.stop().reason()), " (", MemberName(key),
+                      ")"),
          now);
     return;
   }

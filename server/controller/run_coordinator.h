@@ -38,7 +38,6 @@ class RunCoordinator {
     std::shared_ptr<const RunPlan> plan;
     RunPaths paths;
     std::string job;
-    std::string config_hash;
     uint64_t generation = 1;
     RunTotals earlier;           // of a resumed run
     SessionHub* hub = nullptr;   // borrowed
@@ -68,7 +67,8 @@ class RunCoordinator {
  private:
   enum class Phase { kWaiting, kTraining, kFinishing, kEnded };
 
-  void HandleHello(StreamId stream, const v1::Hello& hello, absl::Time now);
+  void HandleHello(StreamId stream, const v1::DaemonMessage& message,
+                   absl::Time now);
   void HandleMember(const MemberKey& key, v1::DaemonMessage message,
                     absl::Time now);
   void HandleFinished(const MemberKey& key, const v1::Finished& finished);
@@ -81,8 +81,7 @@ class RunCoordinator {
   absl::Status AppendAndSend(v1::ScheduleEntry entry);
   void Conclude();
   absl::Status WriteWeights(std::string* sha256);
-  // Last row, totals and summary; errors are logged, since there is nobody left
-  // to give them to.
+  // Last row, totals and summary.
   absl::Status WriteEnd(const RunOutcome& outcome);
   absl::Status WriteMetricsRow();
   absl::Status MarkComplete(int64_t step);

@@ -41,7 +41,7 @@ struct RunOutcome {
   std::string weights_sha256;  // empty without weights
 };
 
-// summary.json; README.md explains the keys.
+// summary.json; common/daemon/README.md explains the keys.
 std::string SummaryJson(const RunPlan& plan, const RunMetrics& metrics,
                         const RunOutcome& outcome);
 

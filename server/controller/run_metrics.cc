@@ -6,6 +6,12 @@
 #include "common/base/check.h"
 
 namespace rivulet {
+namespace {
+
+// Workers are at most one evaluation apart: more under way are not honest.
+constexpr size_t kMaxUnderWay = 8;
+
+}  // namespace
 
 RunTotals& RunTotals::operator+=(const RunTotals& other) {
   bytes_up += other.bytes_up;
@@ -60,7 +66,12 @@ bool RunMetrics::AddEvaluation(int rank, const v1::EvaluationResult& result) {
   const int64_t step = Believed(result.step());
   std::map<int, v1::EvaluationResult>& parts = evaluations_[step];
   parts[rank] = result;
-  if (static_cast<int>(parts.size()) < shape_.workers) return false;
+  if (static_cast<int>(parts.size()) < shape_.workers) {
+    if (evaluations_.size() > kMaxUnderWay) {
+      evaluations_.erase(evaluations_.begin());
+    }
+    return false;
+  }
   Sums sums;
   for (const auto& [r, part] : parts) {
     sums += {part.loss_sum(), static_cast<int64_t>(part.correct()),

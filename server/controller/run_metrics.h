@@ -65,6 +65,7 @@ class RunMetrics {
 
   void AddReport(int rank, const v1::WorkerReport& report);
   // True when the evaluation is complete, that is, has come from every worker.
+  // Of incomplete ones only the newest few are kept.
   bool AddEvaluation(int rank, const v1::EvaluationResult& result);
   void AddFinished(int rank, const v1::Finished& finished);
   // Bytes of the shards' sessions so far.

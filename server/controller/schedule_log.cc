@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
+#include "models/checkpoint/tensor_file.h"
 
 namespace rivulet {
 namespace {
@@ -117,17 +118,19 @@ absl::StatusOr<std::vector<v1::ScheduleEntry>> Parse(const std::string& path,
 
 absl::StatusOr<std::unique_ptr<ScheduleLog>> ScheduleLog::Open(
     const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    // Atomic, and the name is as durable as what will be under it.
+    RV_RETURN_IF_ERROR(WriteFileAtomically(path, std::string(kMagic)));
+    fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  }
   if (fd < 0) return FileError(path, "open");
   std::unique_ptr<ScheduleLog> log(new ScheduleLog(path, fd));
   const absl::StatusOr<std::string> content = ReadWhole(fd, path);
   if (!content.ok()) return content.status();
   const absl::string_view bytes = *content;
-  if (bytes.size() < kMagic.size()) {
-    // New, or cut while it was made: it held no entry.
-    if (kMagic.substr(0, bytes.size()) != bytes) {
-      return absl::DataLossError(absl::StrCat(path, ": not a schedule log"));
-    }
+  if (bytes.size() < kMagic.size() && kMagic.substr(0, bytes.size()) == bytes) {
+    // Cut down to no entry.
     RV_RETURN_IF_ERROR(WriteAt(fd, path, kMagic, 0));
     log->size_bytes_ = static_cast<int64_t>(kMagic.size());
     return log;
@@ -149,6 +152,11 @@ ScheduleLog::~ScheduleLog() { close(fd_); }
 absl::StatusOr<v1::ScheduleEntry> ScheduleLog::Append(v1::ScheduleEntry entry) {
   entry.set_seq(entries_.size() + 1);
   const std::string record = Record(entry);
+  if (record.size() > kMaxRecordBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": an entry of ", record.size(),
+                     " bytes; allowed: at most ", kMaxRecordBytes));
+  }
   if (absl::Status status = WriteAt(fd_, path_, record, size_bytes_);
       !status.ok()) {
     // Half a record at the end would be dropped by Open; a whole one must not

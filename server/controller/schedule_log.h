@@ -25,8 +25,8 @@ namespace rivulet {
 
 class ScheduleLog {
  public:
-  // Opens or makes the file. PermissionDenied or Unavailable name path and
-  // errno; DataLoss path and record.
+  // Opens or makes the file, durably. PermissionDenied or Unavailable name path
+  // and errno; DataLoss path and record.
   static absl::StatusOr<std::unique_ptr<ScheduleLog>> Open(
       const std::string& path);
   ~ScheduleLog();
@@ -34,7 +34,7 @@ class ScheduleLog {
   ScheduleLog& operator=(const ScheduleLog&) = delete;
 
   // Gives `entry` the next number and returns it once it is on the disk. An
-  // error leaves the log as it was.
+  // error leaves the log as it was; InvalidArgument for an entry above 1 MiB.
   absl::StatusOr<v1::ScheduleEntry> Append(v1::ScheduleEntry entry);
 
   const std::vector<v1::ScheduleEntry>& entries() const { return entries_; }

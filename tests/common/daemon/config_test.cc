@@ -363,5 +363,34 @@ TEST(ConfigTest, CommittedReferenceIsUpToDate) {
       << "write it anew: rivulet check --keys > docs/configuration.md";
 }
 
+TEST(ConfigDifferencesTest, NamesEachKeyWithBothValues) {
+  Config a;
+  Config b;
+  EXPECT_EQ(DescribeDifferences("a", CanonicalConfig(a, false), "b",
+                                CanonicalConfig(b, false)),
+            "");
+  b.train.seed = 4;
+  b.optimizer.learning_rate = 0.5;
+  b.local.threads = 7;  // may differ
+  EXPECT_EQ(DescribeDifferences("a", CanonicalConfig(a, false), "worker 0",
+                                CanonicalConfig(b, false)),
+            "optimizer.learning_rate is 0.1 for a, 0.5 for worker 0; "
+            "train.seed is 1 for a, 4 for worker 0");
+}
+
+TEST(ConfigDifferencesTest, TakesAnyTextFromAPeer) {
+  EXPECT_EQ(DescribeDifferences("a", "k=1", "b",
+                                "=\n\x01"
+                                "==\nk"),
+            " is nothing for a,  for b; \\x01 is nothing for a, = for b; "
+            "k is 1 for a,  for b");
+  std::string many;
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&many, i, "=x\n");
+  EXPECT_THAT(DescribeDifferences("a", "", "b", many),
+              HasSubstr("; 995 more keys differ"));
+  EXPECT_LT(DescribeDifferences("a", "", "b", std::string(100000, 'k')).size(),
+            300u);
+}
+
 }  // namespace
 }  // namespace rivulet

@@ -46,6 +46,20 @@ TEST_F(LoggingTest, ALineHasTimeLevelProcessAndMessage) {
                            "10\\.0\\.0\\.1:7070 as 3\n"));
 }
 
+TEST_F(LoggingTest, LinesSayWhoAndHowFarOnceThatIsKnown) {
+  RV_ASSERT_OK(InitLogging(Options("info")));
+  SetLogIdentity("01f3a9c2ffffffffffffffffffffffff", 4294967297);
+  spdlog::info("joined");
+  SetLogStep(120);
+  spdlog::info("saved");
+  EXPECT_THAT(Text(),
+              MatchesRegex("[^\n]* worker-0 01f3a9c2/4294967297 joined\n"
+                           "[^\n]* worker-0 01f3a9c2/4294967297 step 120 "
+                           "saved\n"));
+  SetLogIdentity("", 0);
+  SetLogStep(-1);
+}
+
 TEST_F(LoggingTest, LevelsBelowTheConfiguredAreLeftOut) {
   RV_ASSERT_OK(InitLogging(Options("warning")));
   spdlog::info("no");

@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 TEST(RunFolderTest, MakesTheFoldersAndNamesTheFiles) {
   const TempFolder folder;
   const std::string dir = folder.File("runs/a");
-  RV_ASSERT_OK_AND_ASSIGN(const RunFolder run, RunFolder::Create(dir, false));
+  RV_ASSERT_OK_AND_ASSIGN(RunFolder run, RunFolder::Create(dir, false));
+  RV_ASSERT_OK(run.Populate());
   EXPECT_TRUE(std::filesystem::is_directory(dir + "/checkpoints"));
   EXPECT_TRUE(std::filesystem::is_directory(dir + "/logs"));
   EXPECT_EQ(run.paths().dir(), dir);
@@ -109,12 +110,31 @@ TEST(RunFolderTest, WhatCannotBeWrittenNamesPathAndErrno) {
                        HasSubstr("/proc/self/lock")));
   std::filesystem::create_directories(folder.File("run"));
   WriteFile(folder.File("run/logs"), "");
-  EXPECT_THAT(RunFolder::Create(folder.File("run"), false),
-              StatusIs(absl::StatusCode::kPermissionDenied,
-                       HasSubstr(folder.File("run/logs"))));
-  // The failed try has let go of the lock.
-  std::filesystem::remove(folder.File("run/logs"));
-  RV_EXPECT_OK(RunFolder::Create(folder.File("run"), false));
+  RV_ASSERT_OK_AND_ASSIGN(RunFolder run,
+                          RunFolder::Create(folder.File("run"), false));
+  EXPECT_THAT(run.Populate(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                       HasSubstr(folder.File("run/logs"))));
+}
+
+TEST(RunFolderTest, AFolderInWhichNothingBeganGoesAgain) {
+  const TempFolder folder;
+  const std::string dir = folder.File("runs/a");
+  {
+    RV_ASSERT_OK_AND_ASSIGN(RunFolder run, RunFolder::Create(dir, false));
+    EXPECT_TRUE(std::filesystem::exists(dir + "/lock"));
+    const RunFolder moved(std::move(run));
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir));
+
+  std::filesystem::create_directories(dir);
+  RV_ASSERT_OK(RunFolder::Create(dir, false));
+  EXPECT_TRUE(std::filesystem::exists(dir)) << "it was there before";
+  std::filesystem::remove_all(dir);
+  {
+    RV_ASSERT_OK_AND_ASSIGN(RunFolder run, RunFolder::Create(dir, false));
+    RV_ASSERT_OK(run.Populate());
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir + "/checkpoints"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/base/sync.h"
+#include "common/daemon/digest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/scripted_service.h"
@@ -95,6 +96,7 @@ TEST_F(RunMemberTest, ComesBackWithItsCheckpoints) {
     EXPECT_EQ(told.hello.index(), 3u);
     EXPECT_EQ(told.hello.job(), "");
     EXPECT_EQ(told.hello.manifest_hash(), "m0");
+    EXPECT_EQ(told.hello.config_hash(), Sha256Hex(told.hello.config()));
     EXPECT_FALSE(told.hello.resume());
     for (int step = 10; step <= 50; step += 10) {
       RV_ASSERT_OK(
@@ -134,7 +136,7 @@ TEST_F(RunMemberTest, RefusesTheCheckpointOfAnotherRun) {
   const ScriptedServer<ScriptedController> server(Host(&told, "xyz"));
   const auto member = Join(server.address(), /*resume=*/true);
   EXPECT_THAT(member->LoadCheckpoint(10),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr(member->PathOfCheckpoint(10)),
                              HasSubstr("its job is abc, expected xyz"))));
   EXPECT_THAT(member->LoadCheckpoint(11),

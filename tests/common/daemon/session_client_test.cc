@@ -50,11 +50,11 @@ void Greet(ControllerSide* stream) {
   stream->Write(answer);
 }
 
-void SendStart(ControllerSide* stream) {
+void SendStart(ControllerSide* stream, uint64_t first_seq = 1) {
   v1::ControllerMessage message;
   message.mutable_start()->set_step(12);
   message.mutable_start()->add_shard_addresses("127.0.0.1:9");
-  message.mutable_start()->add_entries()->set_seq(1);
+  message.mutable_start()->add_entries()->set_seq(first_seq);
   stream->Write(message);
 }
 
@@ -102,6 +102,25 @@ TEST(SessionClientTest, TakesARefusalAsFinal) {
                        AllOf(HasSubstr(server.address()),
                              HasSubstr("another config"))));
   EXPECT_EQ(calls, 1);
+}
+
+TEST(SessionClientTest, BeginsInTheMiddleOfTheSchedule) {
+  ScriptedServer<ScriptedController> server([](ControllerSide* stream) {
+    Greet(stream);
+    SendStart(stream, 7);
+    stream->Write(Entry(8));
+    Drain(stream);
+    return grpc::Status::OK;
+  });
+  RV_ASSERT_OK_AND_ASSIGN(auto session,
+                          SessionClient::Join(OptionsFor(server.address())));
+  RV_ASSERT_OK(session->WaitForEntry(8, absl::Seconds(10)));
+  RV_ASSERT_OK_AND_ASSIGN(const v1::ScheduleEntry first,
+                          session->WaitForEntry(7, absl::ZeroDuration()));
+  EXPECT_EQ(first.seq(), 7u);
+  EXPECT_EQ(session->newest_seq(), 8u);
+  EXPECT_THAT(session->WaitForEntry(6, absl::Seconds(10)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("entry 6")));
 }
 
 TEST(SessionClientTest, TriesAgainWhileTheControllerIsUnavailable) {

@@ -36,6 +36,7 @@ using ::rivulet::testing::ReadBytes;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TempFolder;
+using ::rivulet::testing::WriteBytes;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -291,21 +292,29 @@ TEST(ControllerTest, RefusesStrangersNamesBothSidesAndWaitsOn) {
   hello.set_job("another");
   Daemon other_job(controller, hello);
   EXPECT_THAT(other_job.Read().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("the controller has"),
                              HasSubstr("worker 0 another"))));
   Config changed = config;
   changed.optimizer.learning_rate = 0.07;
   Daemon other_config(controller, Hello(changed, v1::ROLE_WORKER, 0));
   EXPECT_THAT(other_config.Read().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr(ConfigHash(changed, false))));
+  hello = Hello(changed, v1::ROLE_WORKER, 0);
+  hello.set_config(CanonicalConfig(changed, false));
+  Daemon tells_more(controller, hello);
+  EXPECT_THAT(tells_more.Read().status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("another config: optimizer.learning_rate is "
+                                 "0.05 for the controller, 0.07 for worker "
+                                 "0")));
   hello = Hello(config, v1::ROLE_SHARD, 0);
   hello.set_protocol_min(9);
   hello.set_protocol_max(9);
   Daemon newer(controller, hello);
   EXPECT_THAT(newer.Read().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("shard 0 9 to 9")));
   Cluster cluster(controller, config);  // and the run begins all the same
   Daemon late(controller, Hello(config, v1::ROLE_WORKER, 0));
@@ -426,8 +435,10 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
   Config changed = config;
   changed.optimizer.learning_rate = 0.01;
   EXPECT_THAT(Controller::Create(changed, folder.path(), true).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("another config")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("another config"),
+                             HasSubstr("optimizer.learning_rate is 0.05 for"),
+                             HasSubstr("0.01 for this start"))));
   EXPECT_THAT(
       Controller::Create(config, folder.path(), false).status(),
       StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--resume")));
@@ -435,7 +446,9 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
   Cluster cluster(controller, config, std::vector<uint64_t>{4, 2}, job);
   EXPECT_EQ(cluster.welcomes[0].job(), job);
   EXPECT_EQ(cluster.start.step(), 4u);
-  EXPECT_EQ(cluster.start.entries_size(), 3) << "view, stop, view";
+  ASSERT_EQ(cluster.start.entries_size(), 1) << "what was before is history";
+  EXPECT_TRUE(cluster.start.entries(0).has_view());
+  EXPECT_EQ(cluster.start.entries(0).seq(), 3u) << "after a view and a stop";
   EXPECT_EQ(cluster.welcomes[0].generation(), 2u);
   for (int rank = 0; rank < 2; ++rank) {
     cluster.worker(rank).SendFinished(80, true, 500);
@@ -509,13 +522,30 @@ TEST(ControllerTest, ASecondControllerFindsFolderAndPortTaken) {
   EXPECT_THAT(Controller::Create(config, folder.path(), false).status(),
               StatusIs(absl::StatusCode::kAlreadyExists));
   const TempFolder other_folder;
+  const std::string fresh = other_folder.File("fresh");
   config.cluster.controller = controller.address();
-  RV_ASSERT_OK_AND_ASSIGN(
-      auto other, Controller::Create(config, other_folder.path(), false));
-  EXPECT_THAT(other->Start().status(),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr(controller.address()),
-                             HasSubstr("cluster.controller"))));
+  {
+    RV_ASSERT_OK_AND_ASSIGN(auto other,
+                            Controller::Create(config, fresh, false));
+    EXPECT_THAT(other->Start().status(),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         AllOf(HasSubstr(controller.address()),
+                               HasSubstr("cluster.controller"))));
+  }
+  EXPECT_FALSE(std::filesystem::exists(fresh)) << "nothing half-done stays";
+}
+
+TEST(ControllerTest, ADamagedJobFileIsNamed) {
+  const TempFolder folder;
+  const Config config = TestConfig();
+  for (const char* text : {"0123", "not a job at all, but of a good length  ",
+                           "0123456789ABCDEF0123456789ABCDEF\n"}) {
+    WriteBytes(folder.File("job"), text);
+    EXPECT_THAT(Controller::Create(config, folder.path(), true).status(),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr(folder.File("job")),
+                               HasSubstr("32 hexadecimal digits"))));
+  }
 }
 
 }  // namespace

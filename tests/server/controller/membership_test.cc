@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/daemon/digest.h"
 #include "common/daemon/grpc_util.h"
 #include "tests/testing/status_matchers.h"
 
@@ -17,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const absl::Time kStart = absl::FromUnixSeconds(1000);
+constexpr char kConfig[] = "train.epochs=3\ntrain.seed=1";
 const MemberKey kWorker0{v1::ROLE_WORKER, 0};
 const MemberKey kWorker1{v1::ROLE_WORKER, 1};
 const MemberKey kShard0{v1::ROLE_SHARD, 0};
@@ -25,7 +27,7 @@ MembershipOptions Options() {
   return {.workers = 2,
           .shards = 1,
           .job = "job",
-          .config_hash = "config",
+          .config = kConfig,
           .manifest_hash = "model",
           .generation = 3,
           .lease = absl::Seconds(30)};
@@ -37,7 +39,7 @@ v1::Hello Hello(const MemberKey& key) {
   hello.set_protocol_max(kProtocolVersion);
   hello.set_role(key.role);
   hello.set_index(static_cast<uint32_t>(key.index));
-  hello.set_config_hash("config");
+  hello.set_config_hash(Sha256Hex(kConfig));
   hello.set_manifest_hash("model");
   if (key.role == v1::ROLE_SHARD) hello.set_address("10.0.0.1:7");
   return hello;
@@ -85,30 +87,30 @@ TEST(MembershipTest, RefusesWhatDoesNotBelongHereAndNamesBothSides) {
   v1::Hello hello = Hello(kWorker0);
   hello.set_job("another job");
   EXPECT_THAT(members.Join(1, hello, kStart).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("the controller has job"),
                              HasSubstr("worker 0 another job"))));
   hello = Hello(kWorker0);
   hello.set_config_hash("x");
   EXPECT_THAT(members.Join(1, hello, kStart).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("another config")));
   hello = Hello(kWorker0);
   hello.set_manifest_hash("x");
-  EXPECT_THAT(members.Join(1, hello, kStart).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("another model")));
+  EXPECT_THAT(
+      members.Join(1, hello, kStart).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another model")));
   hello = Hello(kWorker0);
   hello.set_protocol_min(kProtocolVersion + 1);
   hello.set_protocol_max(kProtocolVersion + 2);
   EXPECT_THAT(members.Join(1, hello, kStart).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("no common protocol version")));
   EXPECT_THAT(members.Join(1, Hello({v1::ROLE_WORKER, 2}), kStart).status(),
-              StatusIs(absl::StatusCode::kOutOfRange,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("cluster.workers is 2, so 0 to 1")));
   EXPECT_THAT(members.Join(1, Hello({v1::ROLE_SHARD, 1}), kStart).status(),
-              StatusIs(absl::StatusCode::kOutOfRange,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("cluster.shards is 1")));
   hello = Hello(kWorker0);
   hello.set_role(v1::ROLE_UNSPECIFIED);

