@@ -83,8 +83,8 @@ absl::Status Probe(const HostPort& target) {
 }  // namespace
 
 absl::StatusOr<Listener> Listen(const std::string& address,
-                                const std::string& key,
-                                grpc::Service* service) {
+                                const std::string& key, grpc::Service* service,
+                                absl::Duration patience) {
   const std::string context =
       absl::StrCat("cannot listen on ", address, " (", key, ")");
   auto target = Split(address);
@@ -93,7 +93,7 @@ absl::StatusOr<Listener> Listen(const std::string& address,
 
   int port = 0;
   grpc::ServerBuilder builder;
-  ConfigureServer(&builder);
+  ConfigureServer(&builder, patience);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(service);
   Listener listener;

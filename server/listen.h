@@ -10,6 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/daemon/grpc_util.h"
 
 namespace rivulet {
 
@@ -22,9 +24,10 @@ struct Listener {
 // Unavailable for a busy port; InvalidArgument for what is not host:port, a
 // name that does not resolve, an address that this machine does not have, or a
 // port that this user may not bind. `key` is the config key to name in
-// messages.
+// messages; a client that does not answer for `patience` is given up.
 absl::StatusOr<Listener> Listen(const std::string& address,
-                                const std::string& key, grpc::Service* service);
+                                const std::string& key, grpc::Service* service,
+                                absl::Duration patience = kDefaultPatience);
 
 }  // namespace rivulet
 

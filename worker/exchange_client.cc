@@ -43,7 +43,8 @@ class ExchangeClient::Impl final
   explicit Impl(const Options& options)
       : options_(options),
         name_(NameOf(options)),
-        stub_(v1::Shard::NewStub(MakeChannel(options.address))),
+        stub_(
+            v1::Shard::NewStub(MakeChannel(options.address, options.patience))),
         // A push and statistics are all that can ever wait.
         stream_(name_,
                 2 * MaxUpdateBytes(options.elements) + 8 * options.statistics,

@@ -29,6 +29,8 @@ class ExchangeClient final : public ShardStream {
     std::string address;  // host:port
     v1::ExchangeHello hello;
     absl::Duration connect_timeout = absl::Minutes(5);
+    // A shard that does not answer for so long is given up.
+    absl::Duration patience = kDefaultPatience;
     // Polled while dialling. May be null.
     std::function<bool()> cancelled;
     // Parameters that the shard owns: bounds what one update may hold.

@@ -158,6 +158,7 @@ class Worker {
       connect.shard = s;
       connect.address = start.shard_addresses(s);
       connect.connect_timeout = config_.cluster.join_timeout;
+      connect.patience = config_.cluster.lease;
       connect.cancelled = [this] { return member_.session().Ended(nullptr); };
       connect.elements = plan_->partition().elements_of_shard(s);
       connect.statistics = plan_->manifest().num_buffer_elements();

@@ -393,7 +393,8 @@ void AddClusterKeys(Table* t) {
           .From(1)
           .To(kDay)
           .Resumable()
-          .Doc("Silence after which a daemon counts as lost."),
+          .Doc("Silence after which a daemon, or a connection between two, "
+               "counts as lost."),
       t);
 }
 

@@ -1,5 +1,8 @@
 #include "common/daemon/grpc_util.h"
 
+#include <algorithm>
+#include <climits>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -7,10 +10,16 @@
 namespace rivulet {
 namespace {
 
-// A link that is silent for this long is pinged, and is given up when the
-// answer takes longer than the time-out.
-constexpr int kKeepaliveMs = 10000;
-constexpr int kKeepaliveTimeoutMs = 20000;
+// A link that is silent for a third of the patience is pinged, and given up
+// when the answer takes the rest of it.
+int KeepaliveMs(absl::Duration patience) {
+  return static_cast<int>(
+      std::min<int64_t>(absl::ToInt64Milliseconds(patience / 3), INT_MAX));
+}
+int KeepaliveTimeoutMs(absl::Duration patience) {
+  return static_cast<int>(
+      std::min<int64_t>(absl::ToInt64Milliseconds(patience * 2 / 3), INT_MAX));
+}
 
 constexpr int kInitialBackoffMs = 100;
 constexpr int kMaxBackoffMs = 5000;
@@ -35,10 +44,11 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
                       status.error_message());
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           absl::Duration patience) {
   grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, KeepaliveMs(patience));
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KeepaliveTimeoutMs(patience));
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // A stream may be silent for long, for instance during an evaluation.
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -57,14 +67,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
                                    args);
 }
 
-void ConfigureServer(grpc::ServerBuilder* builder) {
+void ConfigureServer(grpc::ServerBuilder* builder, absl::Duration patience) {
   // By default a server answers a client that pings an idle connection by
   // GOAWAY "too_many_pings".
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                              KeepaliveMs(patience));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                              kKeepaliveTimeoutMs);
+                              KeepaliveTimeoutMs(patience));
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // By default two processes may listen on one port and share its connections;
   // here a busy port is an error.

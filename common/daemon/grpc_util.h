@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace rivulet {
 
@@ -26,10 +27,17 @@ inline constexpr int64_t kChunkBytes = 1 << 20;
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
+// How long the other end of a connection may stay without an answer before it
+// is given up: a busy machine needs time, a dead one must be noticed. Daemons
+// take cluster.lease.
+inline constexpr absl::Duration kDefaultPatience = absl::Seconds(30);
+
 // An insecure channel with keepalive that our servers accept.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& address, absl::Duration patience = kDefaultPatience);
 // The matching server-side settings.
-void ConfigureServer(grpc::ServerBuilder* builder);
+void ConfigureServer(grpc::ServerBuilder* builder,
+                     absl::Duration patience = kDefaultPatience);
 
 // Bytes that one gRPC message of `message_bytes` puts on an HTTP/2 connection:
 // the message, gRPC's 5-byte prefix, and a 9-byte header per DATA frame (16 KiB

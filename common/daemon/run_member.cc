@@ -71,6 +71,7 @@ absl::Status RunMember::Join(const std::string& manifest_hash,
   join.join_timeout = config_.cluster.join_timeout;
   // Three may get lost before the lease lapses.
   join.heartbeat_every = config_.cluster.lease / 4;
+  join.patience = config_.cluster.lease;
   join.cancelled = options_.stop_requested;
   v1::Hello& hello = join.hello;
   hello.set_protocol_min(kOldestProtocolVersion);

@@ -36,7 +36,8 @@ class SessionClient::Impl final
   explicit Impl(const Options& options)
       : controller_(absl::StrCat("the controller at ", options.controller)),
         heartbeat_every_(options.heartbeat_every),
-        stub_(v1::Controller::NewStub(MakeChannel(options.controller))),
+        stub_(v1::Controller::NewStub(
+            MakeChannel(options.controller, options.patience))),
         stream_(controller_, kMaxQueuedBytes, this) {}
 
   ~Impl() override { Close(); }

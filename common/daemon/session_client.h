@@ -33,6 +33,8 @@ class SessionClient {
     v1::Hello hello;
     absl::Duration join_timeout = absl::Minutes(5);
     absl::Duration heartbeat_every = absl::Seconds(5);
+    // A controller that does not answer for so long is given up.
+    absl::Duration patience = kDefaultPatience;
     // Polled while dialling; true gives up with Cancelled. May be null.
     std::function<bool()> cancelled;
   };

@@ -128,8 +128,10 @@ absl::Status Controller::TakeUp() {
 absl::StatusOr<std::string> Controller::Start() {
   RV_CHECK(service_ == nullptr) << "Start() a second time";
   service_ = std::make_unique<ControllerService>();
-  RV_ASSIGN_OR_RETURN(listener_, Listen(plan_->config().cluster.controller,
-                                        "cluster.controller", service_.get()));
+  const ClusterConfig& cluster = plan_->config().cluster;
+  RV_ASSIGN_OR_RETURN(listener_,
+                      Listen(cluster.controller, "cluster.controller",
+                             service_.get(), cluster.lease));
   // What comes meanwhile waits for Run().
   RV_RETURN_IF_ERROR(WriteFiles());
   return listener_.address;
@@ -179,6 +181,9 @@ void Controller::Loop(RunCoordinator* coordinator) {
     coordinator->Tick(now);
     if (now - published_at >= kPublishEvery || coordinator->ended()) {
       const v1::RunStatus status = coordinator->Status(now);
+      if (status.phase() != v1::RunStatus::WAITING) {
+        SetLogStep(static_cast<int64_t>(status.step()));
+      }
       std::string bytes = status.SerializeAsString();
       if (bytes != published) {
         service_->watchers().Publish(status);

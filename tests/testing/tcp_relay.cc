@@ -152,6 +152,7 @@ void TcpRelay::Forward(Connection* connection) {
         break;
       }
       *counts[from] += got;
+      if (mute_) continue;
       if (delay_us_ > 0) absl::SleepFor(absl::Microseconds(delay_us_.load()));
       open = open && WriteAll(ends[1 - from], buffer.data(), got);
     }

@@ -40,6 +40,8 @@ class TcpRelay {
 
   // Each piece is forwarded this much later.
   void SetDelay(absl::Duration delay);
+  // Nothing passes from here on, and nobody is told: a link that has gone dead.
+  void Mute() { mute_ = true; }
   // Resets every open connection; new ones are taken again.
   void CutConnections() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -54,6 +56,7 @@ class TcpRelay {
   const std::string target_;
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> delay_us_{0};
+  std::atomic<bool> mute_{false};
   std::atomic<int64_t> to_target_{0};
   std::atomic<int64_t> from_target_{0};
   Mutex mu_;

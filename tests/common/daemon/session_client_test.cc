@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/scripted_service.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/tcp_relay.h"
 
 namespace rivulet {
 namespace {
@@ -16,6 +17,7 @@ using ::rivulet::testing::IsOk;
 using ::rivulet::testing::ScriptedController;
 using ::rivulet::testing::ScriptedServer;
 using ::rivulet::testing::StatusIs;
+using ::rivulet::testing::TcpRelay;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -102,6 +104,25 @@ TEST(SessionClientTest, TakesARefusalAsFinal) {
                        AllOf(HasSubstr(server.address()),
                              HasSubstr("another config"))));
   EXPECT_EQ(calls, 1);
+}
+
+TEST(SessionClientTest, GivesUpAControllerThatDoesNotAnswer) {
+  ScriptedServer<ScriptedController> server([](ControllerSide* stream) {
+    Greet(stream);
+    Drain(stream);
+    return grpc::Status::OK;
+  });
+  RV_ASSERT_OK_AND_ASSIGN(auto relay, TcpRelay::Start(server.address()));
+  SessionClient::Options options = OptionsFor(relay->address());
+  options.patience = absl::Milliseconds(1500);
+  RV_ASSERT_OK_AND_ASSIGN(auto session, SessionClient::Join(options));
+  relay->Mute();
+  Notification ended;
+  session->OnEnd([&](const absl::Status&) { ended.Notify(); });
+  // Well before what it takes without being asked for patience.
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kDefaultPatience / 2));
+  EXPECT_THAT(session->WaitForFinish(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lost")));
 }
 
 TEST(SessionClientTest, BeginsInTheMiddleOfTheSchedule) {
