@@ -251,8 +251,9 @@ class SessionClient::Impl final
     // Until the welcome the code says whether another try makes sense. After it
     // a stream that ends without Finish is a lost controller, unless the
     // controller itself said why.
-    if (before_welcome || (!status.ok() && !absl::IsCancelled(status) &&
-                           !absl::IsUnknown(status))) {
+    const bool broken = status.ok() || absl::IsCancelled(status) ||
+                        absl::IsUnavailable(status) || absl::IsUnknown(status);
+    if (before_welcome || !broken) {
       End(status);
     } else {
       End(absl::UnavailableError(absl::StrCat(
