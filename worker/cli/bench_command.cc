@@ -1,9 +1,14 @@
 // rivulet bench: how fast this machine is.
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -56,10 +61,33 @@ void Print(const BenchResult& result, int threads) {
   std::fflush(stdout);
 }
 
+// Whether the figures can be written, before minutes are spent on them.
+absl::Status CheckJsonPath(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path target(path);
+  std::error_code ignored;  // what cannot be looked at is no folder
+  if (!target.has_filename() || fs::is_directory(target, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--json: found the folder ", path, "; allowed: a file"));
+  }
+  const fs::path folder =
+      target.has_parent_path() ? target.parent_path() : fs::path(".");
+  // A path with a final slash fails for what is no folder.
+  if (access((folder / "").c_str(), W_OK | X_OK) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--json ", path, ": cannot write into ", folder.string(),
+                     ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BenchModelCommand(const BenchArguments& arguments) {
   if (arguments.norm != "batch" && arguments.norm != "group") {
     return absl::InvalidArgumentError(absl::StrCat(
         "--norm: found ", arguments.norm, "; allowed: batch, group"));
+  }
+  if (!arguments.json.empty()) {
+    RV_RETURN_IF_ERROR(CheckJsonPath(arguments.json));
   }
   BenchOptions options = arguments.options;
   options.model.norm =

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config.h"
@@ -106,9 +107,9 @@ absl::Status Eval(const EvalArguments& arguments) {
                                 {"test_loss", loss}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
-    std::printf("%s: test accuracy %.2f %%, loss %.4f (%d samples of %s)\n",
-                weights.c_str(), 100 * accuracy, loss,
-                static_cast<int>(result.samples), config.data.name.c_str());
+    absl::PrintF("%s: test accuracy %.2f %%, loss %.4f (%d samples of %s)\n",
+                 weights.string(), 100 * accuracy, loss, result.samples,
+                 config.data.name);
   }
   return absl::OkStatus();
 }
@@ -130,8 +131,10 @@ void AddEvalCommand(CLI::App* app, Command* run) {
       ->add_option("--set", arguments->overrides,
                    "key.path=value: overrides one key of the config")
       ->allow_extra_args(false);
-  command->add_option("--threads", arguments->threads,
-                      "Threads (default: all cores)");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "Threads (default, and 0: all cores)")
+      ->check(CLI::Range(0, 1024));
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer(
       "Examples:\n"
