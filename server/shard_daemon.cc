@@ -81,6 +81,7 @@ class Shard {
     RV_RETURN_IF_ERROR(Prepare());
     RV_ASSIGN_OR_RETURN(listener_, Listen(config_.local.listen, "local.listen",
                                           &service_, config_.cluster.lease));
+    if (options_.on_listening) options_.on_listening(listener_.address);
     RV_ASSIGN_OR_RETURN(const std::string address, AdvertisedAddress());
     RV_RETURN_IF_ERROR(member_.Join(plan_->manifest_hash(), address));
     spdlog::info("listening on {}", listener_.address);

@@ -27,16 +27,21 @@ TEST(WireBytesTest, ReportedBytesAreThoseOnTheSocket) {
   config.compression.policy = "none";
   config.model.hidden = {256, 128};
   config.cluster.shards = 1;
-  config.local.listen = "127.0.0.1:39517";
+  config.local.listen = "127.0.0.1:0";
   RV_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<TcpRelay> data,
-                          TcpRelay::Start(config.local.listen));
+                          TcpRelay::Start(/*target=*/""));
   config.local.advertise = data->address();
   std::unique_ptr<TcpRelay> control;
   const ClusterResult result = RunCluster(
-      config, {.run_dir = dir, .through = [&](const std::string& controller) {
-                 control = *TcpRelay::Start(controller);
-                 return control->address();
-               }});
+      config,
+      {.run_dir = dir,
+       .through =
+           [&](const std::string& controller) {
+             control = *TcpRelay::Start(controller);
+             return control->address();
+           },
+       .shard_listens =
+           [&](int, const std::string& address) { data->SetTarget(address); }});
   RV_ASSERT_OK(result.status);
   const auto reported = [&](const char* key) {
     return result.summary.at(key).get<double>();

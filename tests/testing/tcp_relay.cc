@@ -110,6 +110,11 @@ void TcpRelay::SetDelay(absl::Duration delay) {
   delay_us_ = absl::ToInt64Microseconds(delay);
 }
 
+void TcpRelay::SetTarget(const std::string& target) {
+  MutexLock lock(&mu_);
+  target_ = target;
+}
+
 void TcpRelay::CutConnections() {
   MutexLock lock(&mu_);
   for (const auto& connection : connections_) connection->cut = true;
@@ -123,7 +128,12 @@ void TcpRelay::Accept() {
     if (client < 0) continue;
     auto connection = std::make_unique<Connection>();
     connection->client = client;
-    connection->server = Dial(target_);
+    std::string target;
+    {
+      MutexLock lock(&mu_);
+      target = target_;
+    }
+    connection->server = Dial(target);
     if (connection->server < 0) {
       close(client);
       continue;

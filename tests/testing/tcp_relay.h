@@ -29,12 +29,15 @@ namespace rivulet::testing {
 class TcpRelay {
  public:
   // Listens on a free loopback port and forwards each connection to `target`
-  // (host:port, IPv4). The target may start listening later.
+  // (host:port, IPv4). The target may start listening later; before SetTarget
+  // an empty one refuses every connection.
   static absl::StatusOr<std::unique_ptr<TcpRelay>> Start(
       const std::string& target);
   ~TcpRelay();  // cuts everything
 
   const std::string& address() const { return address_; }
+  // For connections from here on.
+  void SetTarget(const std::string& target) ABSL_LOCKS_EXCLUDED(mu_);
   int64_t bytes_to_target() const { return to_target_; }
   int64_t bytes_from_target() const { return from_target_; }
 
@@ -53,13 +56,13 @@ class TcpRelay {
 
   const int listener_;
   const std::string address_;
-  const std::string target_;
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> delay_us_{0};
   std::atomic<bool> mute_{false};
   std::atomic<int64_t> to_target_{0};
   std::atomic<int64_t> from_target_{0};
   Mutex mu_;
+  std::string target_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mu_);
   std::thread accepter_;
 };
