@@ -29,12 +29,12 @@ struct WorkerOptions {
 };
 
 // Opens the data, joins, trains, and waits for the controller's verdict, which
-// it returns: OK when the run is complete or was stopped in order. Otherwise
-// InvalidArgument for a rank or config that cannot be; NotFound or DataLoss for
-// data or a checkpoint; AlreadyExists when the run folder holds checkpoints of
-// this member and `resume` is false; DeadlineExceeded or Unavailable when a
-// peer does not come or goes away; Cancelled when told to stop before it has
-// joined.
+// it returns: OK when the run is complete, Cancelled when it was stopped.
+// Otherwise InvalidArgument for a rank or config that cannot be; NotFound or
+// DataLoss for data or a checkpoint; AlreadyExists when the run folder holds
+// checkpoints of this member and `resume` is false; DeadlineExceeded or
+// Unavailable when a peer does not come or goes away. Cancelled too when told
+// to stop before it has joined.
 absl::Status RunWorker(const Config& config, const WorkerOptions& options);
 
 }  // namespace rivulet

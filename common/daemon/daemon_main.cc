@@ -1,6 +1,5 @@
 #include "common/daemon/daemon_main.h"
 
-#include <iostream>
 #include <utility>
 #include <vector>
 
@@ -63,19 +62,13 @@ int DaemonMain(int argc, char** argv, const DaemonProgram& daemon) {
     app.add_option("--ready-fd", arguments.ready_fd)->group("");
   }
   app.footer("Examples:\n" + daemon.examples +
-             "A second Ctrl-C ends this process at once.\n"
-             "Exit codes: 0 done, 1 training failed, 2 usage or config, 3 "
-             "data, 4 a peer went away, 5 run folder, 130 interrupted.");
+             "A second Ctrl-C ends this process at once.\n" + kExitCodesHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  const absl::Status status = Run(daemon, std::move(invocation));
-  if (!status.ok()) {
-    std::cerr << daemon.program << ": error: " << status.message() << "\n";
-  }
-  return ExitCodeFor(status);
+  return ReportEnd(daemon.program, Run(daemon, std::move(invocation)));
 }
 
 absl::Status LogToRunFolder(const Config& config, const std::string& run_dir,

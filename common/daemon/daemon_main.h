@@ -36,7 +36,7 @@ struct DaemonProgram {
 };
 
 // Parses, loads the config, ends with the parent if --parent-fd says so, runs,
-// and prints an error in one line. Returns the exit code (exit_codes.h).
+// and says why it ends, in one line. Returns the exit code (exit_codes.h).
 int DaemonMain(int argc, char** argv, const DaemonProgram& daemon);
 
 // Logs to the run folder's logs/<process>.log and to stderr from here on. Makes

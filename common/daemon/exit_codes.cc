@@ -1,5 +1,7 @@
 #include "common/daemon/exit_codes.h"
 
+#include <iostream>
+
 namespace rivulet {
 
 int ExitCodeFor(const absl::Status& status) {
@@ -22,6 +24,33 @@ int ExitCodeFor(const absl::Status& status) {
     default:
       return kExitFailure;
   }
+}
+
+absl::StatusCode StatusCodeOfExit(int exit_code) {
+  switch (exit_code) {
+    case kExitOk:
+      return absl::StatusCode::kOk;
+    case kExitUsage:
+      return absl::StatusCode::kInvalidArgument;
+    case kExitData:
+      return absl::StatusCode::kNotFound;
+    case kExitUnavailable:
+      return absl::StatusCode::kUnavailable;
+    case kExitRunFolder:
+      return absl::StatusCode::kAlreadyExists;
+    case kExitInterrupted:
+      return absl::StatusCode::kCancelled;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+int ReportEnd(const std::string& program, const absl::Status& status) {
+  if (!status.ok()) {
+    std::cerr << program << (absl::IsCancelled(status) ? ": " : ": error: ")
+              << status.message() << "\n";
+  }
+  return ExitCodeFor(status);
 }
 
 }  // namespace rivulet

@@ -45,8 +45,8 @@ class Controller {
   // bound. Errors are those of Listen(), or name the file.
   absl::StatusOr<std::string> Start();
 
-  // Sees the run to its end: OK when it is complete or was stopped with a
-  // checkpoint, Cancelled when it was stopped before it began, else the reason.
+  // Sees the run to its end: OK when it is complete, Cancelled when it was
+  // stopped, with a checkpoint or before it began, else the reason.
   // Start() first. The server is down when it returns.
   absl::Status Run();
 

@@ -1,6 +1,7 @@
 #include "server/controller/membership.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +18,9 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 255;  // of hosts and addresses
 constexpr int kMaxCheckpoints = 4096;
+// Of long lists in messages this much is shown.
+constexpr size_t kMostNamed = 8;  // members
+constexpr size_t kMostSteps = 4;  // of one member, the newest
 
 absl::Status Differs(absl::string_view what, const std::string& member,
                      const std::string& ours, const std::string& theirs) {
@@ -212,8 +216,35 @@ std::string Membership::Missing() const {
   return text;
 }
 
-int64_t Membership::CommonCheckpoint() const {
-  if (members_.empty()) return 0;
+std::string Membership::WhoHoldsWhat() const {
+  std::vector<std::string> all;
+  std::vector<std::string> with;
+  for (const auto& [key, member] : members_) {
+    const std::set<int64_t>& steps = member.checkpoints;
+    if (steps.empty()) {
+      all.push_back(absl::StrCat(MemberName(key), " has none"));
+      continue;
+    }
+    const size_t older = steps.size() - std::min(steps.size(), kMostSteps);
+    const auto newest = std::next(steps.begin(), static_cast<int64_t>(older));
+    with.push_back(absl::StrCat(MemberName(key), " has ",
+                                older > 0 ? "..., " : "",
+                                absl::StrJoin(newest, steps.end(), ", ")));
+  }
+  // Who has none comes first: that is where to look.
+  all.insert(all.end(), with.begin(), with.end());
+  const size_t unnamed = all.size() - std::min(all.size(), kMostNamed);
+  all.resize(all.size() - unnamed);
+  return absl::StrCat(
+      absl::StrJoin(all, "; "),
+      unnamed > 0 ? absl::StrCat("; and ", unnamed, " more") : "");
+}
+
+absl::StatusOr<int64_t> Membership::CommonCheckpoint() const {
+  const bool nobody =
+      std::all_of(members_.begin(), members_.end(),
+                  [](const auto& m) { return m.second.checkpoints.empty(); });
+  if (nobody) return 0;
   const std::set<int64_t>& first = members_.begin()->second.checkpoints;
   for (auto step = first.rbegin(); step != first.rend(); ++step) {
     const bool held_by_all = std::all_of(
@@ -221,7 +252,10 @@ int64_t Membership::CommonCheckpoint() const {
         [&](const auto& m) { return m.second.checkpoints.contains(*step); });
     if (held_by_all) return *step;
   }
-  return 0;
+  return absl::NotFoundError(absl::StrCat(
+      "no step has a checkpoint of everybody: ", WhoHoldsWhat(),
+      "; start each where its checkpoints are, or all in a new run folder to "
+      "begin at step 0"));
 }
 
 v1::View Membership::CurrentView() const {

@@ -86,8 +86,10 @@ class Membership {
   std::string Missing() const;
 
   // Newest step of which every member, started with --resume, holds a
-  // checkpoint; 0 when there is none. Call when Complete.
-  int64_t CommonCheckpoint() const;
+  // checkpoint; 0 when nobody has any. NotFound, naming who has what, when some
+  // have checkpoints but no step is everybody's: to begin at 0 would quietly
+  // give up what they have. Call when Complete.
+  absl::StatusOr<int64_t> CommonCheckpoint() const;
   v1::View CurrentView() const;                     // in rank order
   std::vector<std::string> ShardAddresses() const;  // in shard order
 
@@ -104,6 +106,8 @@ class Membership {
   absl::Status CheckHello(const v1::Hello& hello) const;
   absl::Status ConfigDiffers(const std::string& member,
                              const v1::Hello& hello) const;
+  // "worker 1 has none; worker 0 has 20, 40".
+  std::string WhoHoldsWhat() const;
 
   const MembershipOptions options_;
   const std::string config_hash_;

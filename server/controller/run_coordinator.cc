@@ -129,7 +129,12 @@ void RunCoordinator::HandleHello(StreamId stream,
 }
 
 void RunCoordinator::Begin(absl::Time now) {
-  first_step_ = membership_.CommonCheckpoint();
+  const absl::StatusOr<int64_t> common = membership_.CommonCheckpoint();
+  if (!common.ok()) {
+    Fail(common.status());
+    return;
+  }
+  first_step_ = *common;
   if (first_step_ >= parts_.plan->total_steps()) {
     Fail(absl::InvalidArgumentError(absl::StrCat(
         "the checkpoint to go on from has done ", first_step_,
@@ -373,11 +378,12 @@ void RunCoordinator::Conclude() {
       Fail(status);
       return;
     }
-    spdlog::info(
-        "stopped at step {} of {} with a checkpoint ({}); go on with "
-        "--resume",
-        metrics_->step(), parts_.plan->total_steps(), stop_reason_);
-    End(absl::OkStatus(), v1::RunStatus::STOPPED);
+    const absl::Status stopped = absl::CancelledError(absl::StrCat(
+        "stopped at step ", metrics_->step(), " of ",
+        parts_.plan->total_steps(), " with a checkpoint; --resume goes on (",
+        stop_reason_, ")"));
+    spdlog::info("{}", std::string(stopped.message()));
+    End(stopped, v1::RunStatus::STOPPED);
     return;
   }
   absl::Status status = WriteWeights(&outcome.weights_sha256);
@@ -460,6 +466,7 @@ v1::RunStatus RunCoordinator::Status(absl::Time now) const {
   status.set_total_steps(static_cast<uint64_t>(parts_.plan->total_steps()));
   status.set_test_accuracy(-1);
   status.set_seconds_left(-1);
+  status.set_first_step(static_cast<uint64_t>(first_step_));
   if (metrics_.has_value()) metrics_->FillStatus(&status);
   switch (phase_) {
     case Phase::kWaiting:
@@ -484,8 +491,7 @@ v1::RunStatus RunCoordinator::Status(absl::Time now) const {
       break;
     case Phase::kEnded:
       status.set_phase(ended_as_);
-      status.set_message(result_.ok() ? stop_reason_
-                                      : std::string(result_.message()));
+      status.set_message(std::string(result_.message()));
       break;
   }
   return status;

@@ -57,9 +57,8 @@ class RunCoordinator {
   void Fail(const absl::Status& status);
 
   bool ended() const { return phase_ == Phase::kEnded; }
-  // OK after the last step, and after an orderly stop with a checkpoint;
-  // Cancelled when stopped before the start; the reason otherwise. Call when
-  // ended.
+  // OK after the last step; Cancelled when stopped, with a checkpoint or before
+  // the start; the reason otherwise. Call when ended.
   const absl::Status& result() const { return result_; }
 
   v1::RunStatus Status(absl::Time now) const;

@@ -20,7 +20,9 @@ using ::rivulet::testing::ClusterResult;
 using ::rivulet::testing::LargestRelativeDifference;
 using ::rivulet::testing::RunCluster;
 using ::rivulet::testing::SmallConfig;
+using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TrainReference;
+using ::testing::HasSubstr;
 
 std::string FreshDir(const std::string& name) {
   const ::testing::TestInfo* test =
@@ -155,7 +157,8 @@ TEST(ClusterTest, StoppedAndResumedEndsInTheSameBits) {
   for (int part = 0; part < 3; ++part, stop_at += 13) {
     const ClusterResult stopped = RunCluster(
         config, {.run_dir = dir, .resume = part > 0, .stop_at_step = stop_at});
-    RV_ASSERT_OK(stopped.status);
+    ASSERT_THAT(stopped.status, StatusIs(absl::StatusCode::kCancelled,
+                                         HasSubstr("stopped at step")));
     EXPECT_EQ(stopped.summary.value("status", ""), "stopped");
     EXPECT_GT(stopped.summary.value("steps", 0), stop_at);
   }
@@ -177,7 +180,8 @@ TEST(ClusterTest, ResNetWithBatchNormResumesInTheSameBits) {
       RunCluster(config, {.run_dir = FreshDir("whole")});
   RV_ASSERT_OK(whole.status);
   const std::string dir = FreshDir("parts");
-  RV_ASSERT_OK(RunCluster(config, {.run_dir = dir, .stop_at_step = 3}).status);
+  ASSERT_THAT(RunCluster(config, {.run_dir = dir, .stop_at_step = 3}).status,
+              StatusIs(absl::StatusCode::kCancelled));
   const ClusterResult resumed =
       RunCluster(config, {.run_dir = dir, .resume = true});
   RV_ASSERT_OK(resumed.status);
@@ -245,8 +249,7 @@ TEST(ClusterTest, ASecondRunInTheSameFolderIsRefused) {
   const std::string dir = FreshDir("run");
   RV_ASSERT_OK(RunCluster(SmallConfig(), {.run_dir = dir}).status);
   EXPECT_THAT(RunCluster(SmallConfig(), {.run_dir = dir}).status,
-              testing::StatusIs(absl::StatusCode::kAlreadyExists,
-                                ::testing::HasSubstr(dir)));
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(dir)));
 }
 
 }  // namespace

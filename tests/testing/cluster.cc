@@ -31,8 +31,8 @@ absl::StatusOr<std::vector<std::vector<float>>> ReadWeights(
   return weights;
 }
 
-// Runs all daemons of `config` and returns the controller's word, or else that
-// of the first daemon that has another.
+// Runs all daemons of `config` and returns the controller's word. When that is
+// no failure, all must have it, or the first other one is returned.
 absl::Status RunDaemons(const Config& config, const ClusterOptions& options,
                         Controller& controller) {
   std::vector<absl::Status> results(config.cluster.shards +
@@ -40,10 +40,14 @@ absl::Status RunDaemons(const Config& config, const ClusterOptions& options,
   std::vector<std::thread> threads;
   for (int shard = 0; shard < config.cluster.shards; ++shard) {
     threads.emplace_back([&, shard] {
+      const auto on_listening = [&, shard](const std::string& address) {
+        if (options.shard_listens) options.shard_listens(shard, address);
+      };
       results[shard] = RunShard(config, {.shard = shard,
                                          .resume = options.resume,
                                          .run_dir = options.run_dir,
-                                         .stop_requested = nullptr});
+                                         .stop_requested = nullptr,
+                                         .on_listening = on_listening});
     });
   }
   for (int rank = 0; rank < config.cluster.workers; ++rank) {
@@ -67,9 +71,14 @@ absl::Status RunDaemons(const Config& config, const ClusterOptions& options,
                              .before_push = before_push});
     });
   }
-  absl::Status status = controller.Run();
+  const absl::Status status = controller.Run();
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& result : results) status.Update(result);
+  if (!status.ok() && !absl::IsCancelled(status)) return status;
+  for (const absl::Status& result : results) {
+    if (result == status) continue;
+    return result.ok() ? absl::InternalError("a daemon has missed the stop")
+                       : result;
+  }
   return status;
 }
 
@@ -95,7 +104,7 @@ ClusterResult RunCluster(Config config, const ClusterOptions& options) {
 
   std::ifstream in(options.run_dir + "/summary.json");
   result.summary = nlohmann::json::parse(in, nullptr, false);
-  if (result.status.ok() && options.stop_at_step < 0) {
+  if (result.status.ok()) {
     absl::StatusOr<std::vector<std::vector<float>>> weights =
         ReadWeights(config, options.run_dir);
     result.status.Update(weights.status());

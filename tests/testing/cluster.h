@@ -30,10 +30,15 @@ struct ClusterOptions {
   // Called once with the controller's address and gives what the daemons dial
   // instead: a relay's. May be null.
   std::function<std::string(const std::string&)> through = nullptr;
+  // Called with the address of each shard before it joins, from its thread. May
+  // be null.
+  std::function<void(int shard, const std::string&)> shard_listens = nullptr;
 };
 
 struct ClusterResult {
-  absl::Status status;  // the controller's, or the first daemon's that failed
+  // The controller's, or the first daemon's that has another: OK when complete,
+  // Cancelled when stopped.
+  absl::Status status;
   nlohmann::json summary;                   // null when there is none
   std::vector<std::vector<float>> weights;  // in manifest order, when complete
 };

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 
@@ -217,14 +218,16 @@ std::vector<std::string> Child::Tail() const {
   return {tail_.begin(), tail_.end()};
 }
 
-std::string Child::LastError() const {
-  constexpr absl::string_view kMark = ": error: ";
+std::string Child::LastWord() const {
   MutexLock lock(&mu_);
   for (auto line = tail_.rbegin(); line != tail_.rend(); ++line) {
-    const size_t at = line->find(kMark.data(), 0, kMark.size());
-    if (at != std::string::npos && absl::StartsWith(*line, "rivulet")) {
-      return line->substr(at + kMark.size());
+    const size_t colon = line->find(": ");
+    if (colon == std::string::npos || !absl::StartsWith(*line, "rivulet") ||
+        line->find(' ') < colon) {
+      continue;
     }
+    const std::string word = line->substr(colon + 2);
+    return std::string(absl::StripPrefix(word, "error: "));
   }
   return "";
 }

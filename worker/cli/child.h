@@ -81,8 +81,9 @@ class Child {
 
   // The last lines that it wrote to standard output and error. Thread-safe.
   std::vector<std::string> Tail() const ABSL_LOCKS_EXCLUDED(mu_);
-  // The text after "<program>: error: " of its last such line; empty if none.
-  std::string LastError() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Why it ended, in its own words: the text after "rivulet-...: error: " or
+  // "rivulet-...: " of its last such line (ReportEnd's); empty if none.
+  std::string LastWord() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   Child(std::string name, Pipe output)

@@ -16,7 +16,9 @@ namespace rivulet {
 // What a command does once the arguments are parsed.
 using Command = std::function<absl::Status()>;
 
-void AddTrainCommand(CLI::App* app, const std::string& program, Command* run);
+// The daemons are beside `program`; `called_as` is what the user calls it.
+void AddTrainCommand(CLI::App* app, const std::string& program,
+                     const std::string& called_as, Command* run);
 void AddEvalCommand(CLI::App* app, Command* run);
 void AddCheckCommand(CLI::App* app, Command* run);
 void AddBenchCommand(CLI::App* app, Command* run);

@@ -4,7 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,45 +15,28 @@
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/exit_codes.h"
+#include "common/daemon/run_folder.h"
 
 namespace rivulet {
 namespace {
 
-// How long the others may take to end by themselves after a child has failed:
-// the controller tells everybody, and the shards and workers leave.
-constexpr absl::Duration kGrace = absl::Seconds(15);
-
-// A daemon that fails before it has joined is unknown to the controller, which
-// would wait for it: after this long it is told to stop.
-constexpr absl::Duration kTellController = absl::Seconds(1);
-
-absl::StatusCode CodeOfExit(const ChildExit& exit) {
-  switch (exit.code) {
-    case kExitUsage:
-      return absl::StatusCode::kInvalidArgument;
-    case kExitData:
-      return absl::StatusCode::kNotFound;
-    case kExitUnavailable:
-      return absl::StatusCode::kUnavailable;
-    case kExitRunFolder:
-      return absl::StatusCode::kAlreadyExists;
-    case kExitInterrupted:
-      return absl::StatusCode::kCancelled;
-    default:
-      return absl::StatusCode::kInternal;
-  }
-}
+constexpr absl::Duration kPoll = absl::Milliseconds(100);
 
 // The first line that arrives on `pipe`, without its end.
-absl::StatusOr<std::string> ReadLine(const Pipe& pipe, absl::Time deadline) {
+absl::StatusOr<std::string> ReadLine(const Pipe& pipe, absl::Time deadline,
+                                     const std::function<bool()>& cancelled) {
   std::string line;
   for (;;) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("did not get ready in time");
     }
+    if (cancelled != nullptr && cancelled()) {
+      return absl::CancelledError("stopped before it began");
+    }
     pollfd waiting = {pipe.read_end(), POLLIN, 0};
-    const int timeout = static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;
+    const int timeout =
+        static_cast<int>(absl::ToInt64Milliseconds(std::min(left, kPoll))) + 1;
     if (poll(&waiting, 1, timeout) <= 0) continue;
     char byte = 0;
     const ssize_t got = read(pipe.read_end(), &byte, 1);
@@ -116,7 +102,8 @@ absl::Status LocalCluster::StartController() {
   children_.push_back(std::move(child));
   ready.CloseWrite();
   absl::StatusOr<std::string> line =
-      ReadLine(ready, absl::Now() + options_.ready_timeout);
+      ReadLine(ready, absl::Now() + options_.ready_timeout, options_.cancelled);
+  if (absl::IsCancelled(line.status())) return line.status();
   if (!line.ok()) {
     Child& controller = *children_[0];
     if (controller.WaitFor(absl::Seconds(5))) return Reason(controller);
@@ -139,48 +126,76 @@ absl::Status LocalCluster::StartDaemon(const std::string& name,
   return absl::OkStatus();
 }
 
-bool LocalCluster::Poll() {
-  bool all_ended = true;
+void LocalCluster::Note() {
   for (const std::unique_ptr<Child>& child : children_) {
     const std::optional<ChildExit>& exit = child->Poll();
-    if (!exit.has_value()) {
-      all_ended = false;
-    } else if (exit->code != 0 && first_failed_ == nullptr && !killed_) {
+    if (!exit.has_value() || exit->code == kExitOk) continue;
+    first_end_ = std::min(first_end_, absl::Now());
+    const bool stopped = exit->signal == 0 && exit->code == kExitInterrupted;
+    if (first_failed_ == nullptr && !stopped && !EndedByUs(*child, *exit)) {
       first_failed_ = child.get();
-      failed_at_ = absl::Now();
     }
   }
-  // A controller that has ended, well or not, leaves nothing to wait for.
-  if (children_[0]->Poll().has_value() &&
-      failed_at_ == absl::InfiniteFuture()) {
-    failed_at_ = absl::Now();
+  if (children_[0]->Poll().has_value()) {
+    controller_end_ = std::min(controller_end_, absl::Now());
   }
-  const absl::Duration since_failure = absl::Now() - failed_at_;
-  if (!all_ended && !told_ && since_failure > kTellController) {
-    told_ = true;
-    RequestStop();
+}
+
+bool LocalCluster::Poll() {
+  Note();
+  const bool all_ended =
+      std::all_of(children_.begin(), children_.end(),
+                  [](const auto& child) { return child->Poll().has_value(); });
+  if (all_ended) return true;
+  const absl::Time now = absl::Now();
+  // The controller may not know a child that has ended, and would wait for it.
+  if (first_end_ <= now) Tell(*children_[0]);
+  // Nor did it know those that still look for it.
+  if (controller_end_ <= now) {
+    for (const std::unique_ptr<Child>& child : children_) Tell(*child);
   }
-  if (!all_ended && since_failure > kGrace) {
+  if (now - first_end_ > options_.controller_grace ||
+      now - controller_end_ > options_.leave_grace) {
     KillAll();
     return true;
   }
-  return all_ended;
+  return false;
 }
 
-void LocalCluster::RequestStop() { children_[0]->Signal(SIGTERM); }
+void LocalCluster::RequestStop() { Tell(*children_[0]); }
+
+void LocalCluster::Tell(Child& child) {
+  if (told_.insert(&child).second) child.Signal(SIGTERM);
+}
 
 void LocalCluster::KillAll() {
-  killed_ = true;
-  for (const std::unique_ptr<Child>& child : children_) child->Signal(SIGKILL);
+  Note();
+  for (const std::unique_ptr<Child>& child : children_) {
+    if (child->Poll().has_value()) continue;
+    killed_.insert(child.get());
+    child->Signal(SIGKILL);
+  }
   for (const std::unique_ptr<Child>& child : children_) {
     child->WaitFor(absl::Seconds(5));
   }
 }
 
+bool LocalCluster::EndedByUs(const Child& child, const ChildExit& exit) const {
+  // A signal may come before the child handles it.
+  return killed_.contains(&child) ||
+         (exit.signal == SIGTERM && told_.contains(&child));
+}
+
 absl::Status LocalCluster::Reason(Child& child) const {
   child.WaitFor(absl::ZeroDuration());
   const ChildExit exit = child.Poll().value_or(ChildExit{});
-  std::string reason = child.LastError();
+  const absl::StatusCode code = StatusCodeOfExit(exit.code);
+  std::string reason = child.LastWord();
+  // The controller speaks for the run.
+  const bool verdict = &child == children_[0].get() && !reason.empty();
+  if (verdict && code == absl::StatusCode::kCancelled) {
+    return absl::CancelledError(reason);
+  }
   if (reason.empty() && exit.signal != 0) {
     reason = absl::StrFormat("was killed by signal %d", exit.signal);
   }
@@ -190,24 +205,33 @@ absl::Status LocalCluster::Reason(Child& child) const {
       absl::StrAppend(&reason, "\n  ", line);
     }
   }
+  const std::string log = RunPaths(options_.run_dir).Log(child.name());
+  std::error_code ignored;  // a log that cannot be looked at is not named
+  if (std::filesystem::exists(log, ignored)) {
+    absl::StrAppend(&reason, " (log: ", log, ")");
+  }
   return absl::Status(
-      CodeOfExit(exit),
-      absl::StrCat(child.name(), ": ", reason, " (log: ", options_.run_dir,
-                   "/logs/", child.name(), ".log)"));
+      code, verdict ? reason : absl::StrCat(child.name(), ": ", reason));
 }
 
 absl::Status LocalCluster::Result() {
-  // The first to fail knows why; the others end because of it. A process that
-  // something killed says nothing, so it is looked for first.
   for (const std::unique_ptr<Child>& child : children_) {
     const std::optional<ChildExit>& exit = child->Poll();
-    if (!killed_ && exit.has_value() && exit->signal != 0) {
+    if (exit.has_value() && exit->signal != 0 && !EndedByUs(*child, *exit)) {
       return Reason(*child);
     }
   }
+  Child& controller = *children_[0];
+  const std::optional<ChildExit>& end = controller.Poll();
+  const bool hung = !end.has_value() || EndedByUs(controller, *end);
+  const bool has_failed =
+      !hung && end->code != kExitOk && end->code != kExitInterrupted;
+  if (has_failed) return Reason(controller);
   if (first_failed_ != nullptr) return Reason(*first_failed_);
-  if (killed_) return absl::InternalError("not all processes ended in time");
-  return absl::OkStatus();
+  if (hung) {
+    return absl::InternalError("controller: did not end and was killed");
+  }
+  return end->code == kExitOk ? absl::OkStatus() : Reason(controller);
 }
 
 }  // namespace rivulet

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -73,8 +75,33 @@ std::string ProgressLine(const v1::RunStatus& status) {
   return line;
 }
 
+std::string ResumeLine(const v1::RunStatus& status) {
+  if (status.first_step() == 0) {
+    return "nothing to resume: training begins at step 0";
+  }
+  return absl::StrCat("resuming from step ", status.first_step(), " of ",
+                      status.total_steps());
+}
+
+std::string ShellCommand(const std::vector<std::string>& words) {
+  constexpr char kPlain[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+      "-_./=:,+@%";
+  return absl::StrJoin(
+      words, " ", [&](std::string* out, const std::string& word) {
+        if (!word.empty() &&
+            word.find_first_not_of(kPlain) == std::string::npos) {
+          out->append(word);
+          return;
+        }
+        absl::StrAppend(out, "'", absl::StrReplaceAll(word, {{"'", "'\\''"}}),
+                        "'");
+      });
+}
+
 absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
-                                         const std::string& run_dir) {
+                                         const std::string& run_dir,
+                                         const std::string& resume_command) {
   const nlohmann::json summary =
       nlohmann::json::parse(summary_json, nullptr, /*allow_exceptions=*/false);
   if (!summary.is_object()) {
@@ -91,13 +118,13 @@ absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
   const double dense = number("dense_bytes_up") + number("dense_bytes_down");
 
   std::string text;
-  if (summary.value("status", "") == "complete") {
+  const bool complete = summary.value("status", "") == "complete";
+  if (complete) {
     absl::StrAppendFormat(&text, "test accuracy  %.2f %%\n",
                           100 * number("test_accuracy"));
   } else {
-    absl::StrAppendFormat(
-        &text, "stopped after step %d; rivulet train ... --resume goes on\n",
-        static_cast<int64_t>(number("steps")));
+    absl::StrAppendFormat(&text, "stopped        after step %d\n",
+                          static_cast<int64_t>(number("steps")));
   }
   absl::StrAppend(&text, "training       ", HumanDuration(number("seconds")),
                   absl::StrFormat(" (%.0f samples/s, %d steps)\n",
@@ -107,14 +134,21 @@ absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
                   HumanBytes(down), " down; dense would be ", HumanBytes(dense),
                   ": ", Ratio(number("ratio")),
                   " times less (whole run, both ways, on the wire)\n");
-  absl::StrAppend(&text, "files          ", run_dir,
-                  ": weights.safetensors, summary.json, metrics.csv, logs/\n");
+  absl::StrAppend(&text, "files          ", run_dir, ": ",
+                  complete ? "weights.safetensors" : "checkpoints/",
+                  ", summary.json, metrics.csv, logs/\n");
+  if (!complete) {
+    absl::StrAppend(&text, "to go on       ", resume_command, "\n");
+  }
   return text;
 }
 
 ProgressPrinter::ProgressPrinter(std::FILE* out, bool terminal,
-                                 absl::Duration plain_interval)
-    : out_(out), terminal_(terminal), plain_interval_(plain_interval) {}
+                                 absl::Duration plain_interval, bool resume)
+    : out_(out),
+      terminal_(terminal),
+      plain_interval_(plain_interval),
+      say_where_(resume) {}
 
 void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   const bool phase_changed = status.phase() != phase_;
@@ -125,14 +159,16 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   first_ = std::min(first_, now);
 
   if (!IsTraining(status)) {
-    const bool usual =
-        status.phase() == Phase::WAITING && now - first_ < kUsualJoinTime;
-    if (!usual && !status.message().empty() && status.message() != message_) {
+    const bool unusual =
+        status.phase() == Phase::WAITING && now - first_ >= kUsualJoinTime;
+    if (unusual && !status.message().empty() && status.message() != message_) {
       Say(status.message());
       message_ = status.message();
     }
     return;
   }
+  if (say_where_) Say(ResumeLine(status));
+  say_where_ = false;
   if (terminal_) {
     const std::string line = ProgressLine(status);
     std::fprintf(out_, "\r%s", line.c_str());

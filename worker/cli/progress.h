@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -22,20 +23,32 @@ std::string HumanDuration(double seconds);
 // The line for one status.
 std::string ProgressLine(const v1::RunStatus& status);
 
-// The closing lines: accuracy, traffic against dense, where the files are.
-// `summary_json` is the text of RUN/summary.json.
+// Where a run that was started with --resume begins: "resuming from step 40 of
+// 100".
+std::string ResumeLine(const v1::RunStatus& status);
+
+// A command that a shell takes apart into these words again.
+std::string ShellCommand(const std::vector<std::string>& words);
+
+// The closing lines: accuracy, traffic against dense, where the files are, and,
+// for a run that was stopped, the command that goes on. `summary_json` is the
+// text of RUN/summary.json.
 absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
-                                         const std::string& run_dir);
+                                         const std::string& run_dir,
+                                         const std::string& resume_command);
 
 // Thread-compatible.
 class ProgressPrinter {
  public:
   // Writes to `out`. On a terminal the line is redrawn in place; elsewhere a
   // line appears every `plain_interval`, at each evaluation and at each change
-  // of phase.
-  ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval);
+  // of phase. Of a run that was started with --resume it first says where it
+  // begins.
+  ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval,
+                  bool resume);
 
-  // Who is missing while daemons join is said only once that takes long.
+  // Who is missing while daemons join is said only once that takes long; how
+  // the run ended is for the caller to say.
   void Show(const v1::RunStatus& status, absl::Time now);
   // A line of its own, above the progress line.
   void Say(const std::string& line);
@@ -46,6 +59,7 @@ class ProgressPrinter {
   std::FILE* const out_;
   const bool terminal_;
   const absl::Duration plain_interval_;
+  bool say_where_;    // it begins
   size_t drawn_ = 0;  // characters of the line on the terminal
   absl::Time first_ = absl::InfiniteFuture();  // when Show was first called
   absl::Time last_ = absl::InfinitePast();

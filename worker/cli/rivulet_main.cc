@@ -1,11 +1,10 @@
 // The `rivulet` command: see `rivulet --help`.
 
 #include <filesystem>
-#include <iostream>
+#include <string>
 #include <system_error>
 
 #include "CLI/CLI.hpp"
-#include "absl/status/status.h"
 #include "common/daemon/exit_codes.h"
 #include "common/daemon/version.h"
 #include "worker/cli/commands.h"
@@ -21,9 +20,8 @@ int main(int argc, char** argv) {
       "  rivulet train configs/quickstart.yaml\n"
       "  rivulet eval runs/quickstart\n"
       "  rivulet check configs/cifar10_resnet20.yaml\n"
-      "Each command has its own --help. Exit codes: 0 done, 1 training failed, "
-      "2 usage or config, 3 data, 4 a peer went away, 5 run folder, 130 "
-      "interrupted.");
+      "Each command has its own --help. " +
+      std::string(rivulet::kExitCodesHelp));
 
   // The daemons are found beside this program, however it was called.
   std::error_code error;
@@ -32,7 +30,7 @@ int main(int argc, char** argv) {
   const std::string program = error ? argv[0] : self.string();
 
   rivulet::Command run;
-  rivulet::AddTrainCommand(&app, program, &run);
+  rivulet::AddTrainCommand(&app, program, argv[0], &run);
   rivulet::AddEvalCommand(&app, &run);
   rivulet::AddCheckCommand(&app, &run);
   rivulet::AddBenchCommand(&app, &run);
@@ -42,9 +40,5 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? rivulet::kExitOk : rivulet::kExitUsage;
   }
 
-  const absl::Status status = run();
-  if (!status.ok()) {
-    std::cerr << "rivulet: error: " << status.message() << "\n";
-  }
-  return rivulet::ExitCodeFor(status);
+  return rivulet::ReportEnd("rivulet", run());
 }

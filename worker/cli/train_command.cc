@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -15,12 +15,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
 #include "common/daemon/config.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/run_folder.h"
 #include "common/daemon/run_plan.h"
+#include "data/dataset.h"
 #include "proto/controller.grpc.pb.h"
 #include "worker/cli/commands.h"
 #include "worker/cli/local_cluster.h"
@@ -79,9 +82,32 @@ class StatusWatcher {
   std::thread thread_;  // last: starts when all above is there
 };
 
-std::string DefaultRunDir(const Config& config) {
-  return config.local.run_dir.empty() ? absl::StrCat("runs/", config.name)
-                                      : config.local.run_dir;
+// Reads what every worker will read, so that a missing or damaged file ends the
+// command before anything is started or written.
+absl::Status CheckData(const RunPlan& plan) {
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    RV_RETURN_IF_ERROR(OpenDataset(plan.dataset_options(), split).status());
+  }
+  return absl::OkStatus();
+}
+
+// The text of a file; empty when it cannot be read.
+std::string TextOf(const std::string& path) {
+  std::ifstream in(path);
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+std::string ResumeCommand(const TrainArguments& arguments,
+                          const std::string& called_as) {
+  std::vector<std::string> words = {called_as, "train", arguments.config};
+  if (!arguments.run_dir.empty()) {
+    words.insert(words.end(), {"--run-dir", arguments.run_dir});
+  }
+  for (const std::string& text : arguments.overrides) {
+    words.insert(words.end(), {"--set", text});
+  }
+  words.push_back("--resume");
+  return ShellCommand(words);
 }
 
 absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
@@ -92,7 +118,9 @@ absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
       ++handled;
       if (handled == 1) {
         printer.Say(
-            "stopping after a checkpoint; interrupt again to stop at once");
+            watcher.Newest().phase() == v1::RunStatus::TRAINING
+                ? "stopping after a checkpoint; interrupt again to stop at once"
+                : "stopping; interrupt again to stop at once");
         cluster.RequestStop();
       } else {
         printer.Say("stopping at once");
@@ -110,8 +138,8 @@ absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
   return cluster.Result();
 }
 
-absl::Status Train(const TrainArguments& arguments,
-                   const std::string& program) {
+absl::Status Train(const TrainArguments& arguments, const std::string& program,
+                   const std::string& called_as) {
   RV_ASSIGN_OR_RETURN(const Config config,
                       LoadConfig(arguments.config, arguments.overrides));
   RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,
@@ -121,11 +149,12 @@ absl::Status Train(const TrainArguments& arguments,
   options.program_dir = std::filesystem::path(program).parent_path();
   options.config_path = arguments.config;
   options.run_dir =
-      arguments.run_dir.empty() ? DefaultRunDir(config) : arguments.run_dir;
+      arguments.run_dir.empty() ? config.local.run_dir : arguments.run_dir;
   options.overrides = arguments.overrides;
   options.resume = arguments.resume;
   options.workers = static_cast<int>(config.cluster.workers);
   options.shards = static_cast<int>(config.cluster.shards);
+  options.cancelled = [] { return interrupts > 0; };
   if (config.local.threads == 0) {
     const int64_t cores =
         std::max<int64_t>(1, std::thread::hardware_concurrency());
@@ -134,36 +163,43 @@ absl::Status Train(const TrainArguments& arguments,
                      std::max<int64_t>(1, cores / config.cluster.workers)));
   }
 
+  RV_RETURN_IF_ERROR(CheckData(*plan));
+
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 
-  std::printf(
+  absl::PrintF(
       "training %s on %s: %d parameters, %d steps; %d workers, %d shards; "
       "files in %s\n",
-      config.model.name.c_str(), config.data.name.c_str(),
-      static_cast<int>(plan->manifest().num_parameters()),
-      static_cast<int>(plan->total_steps()), options.workers, options.shards,
-      options.run_dir.c_str());
+      config.model.name, config.data.name, plan->manifest().num_parameters(),
+      plan->total_steps(), options.workers, options.shards, options.run_dir);
   std::fflush(stdout);
+  const std::string summary_path = RunPaths(options.run_dir).summary();
+  const std::string earlier_summary = TextOf(summary_path);
   RV_ASSIGN_OR_RETURN(std::unique_ptr<LocalCluster> cluster,
                       LocalCluster::Start(options));
-  ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0,
-                          absl::Seconds(10));
-  RV_RETURN_IF_ERROR(Follow(*cluster, printer));
+  ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0, absl::Seconds(10),
+                          options.resume);
+  const absl::Status result = Follow(*cluster, printer);
+  if (!result.ok() && !absl::IsCancelled(result)) return result;
 
-  std::ifstream in(options.run_dir + "/summary.json");
-  const std::string summary((std::istreambuf_iterator<char>(in)), {});
+  const std::string summary = TextOf(summary_path);
+  // Stopped before this part of the run had begun, or at once.
+  if (!result.ok() && summary == earlier_summary) return result;
   RV_ASSIGN_OR_RETURN(const std::string closing,
-                      ClosingLines(summary, options.run_dir));
+                      ClosingLines(summary, options.run_dir,
+                                   ResumeCommand(arguments, called_as)));
   std::fputs(closing.c_str(), stdout);
-  return absl::OkStatus();
+  std::fflush(stdout);
+  return result;
 }
 
 }  // namespace
 
-void AddTrainCommand(CLI::App* app, const std::string& program, Command* run) {
+void AddTrainCommand(CLI::App* app, const std::string& program,
+                     const std::string& called_as, Command* run) {
   CLI::App* command = app->add_subcommand(
       "train", "Train: a controller, shards and workers on this machine");
   auto arguments = std::make_shared<TrainArguments>();
@@ -177,17 +213,22 @@ void AddTrainCommand(CLI::App* app, const std::string& program, Command* run) {
                    "key.path=value: overrides one key of the config; may be "
                    "repeated")
       ->allow_extra_args(false);
-  command->add_flag("--resume", arguments->resume,
-                    "Go on from the newest complete checkpoint");
+  command->add_flag(
+      "--resume", arguments->resume,
+      "Go on from the newest checkpoint that everybody has; begin "
+      "at step 0 where nobody has any");
   command->footer(
-      "Ctrl-C once: checkpoint and stop; twice: stop at once.\n\n"
+      "Ctrl-C once: checkpoint and stop (exit code 130); twice: stop at "
+      "once.\n\n"
       "Examples:\n"
       "  rivulet train configs/quickstart.yaml\n"
       "  rivulet train configs/quickstart.yaml --run-dir /tmp/q --set "
       "train.epochs=1\n"
       "  rivulet train configs/quickstart.yaml --resume");
-  command->callback([arguments, program, run] {
-    *run = [arguments, program] { return Train(*arguments, program); };
+  command->callback([arguments, program, called_as, run] {
+    *run = [arguments, program, called_as] {
+      return Train(*arguments, program, called_as);
+    };
   });
 }
 

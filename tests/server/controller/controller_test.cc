@@ -421,11 +421,15 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
       daemon->SendSaved(4);
       daemon->SendFinished(4, false, 1000);
     }
+    constexpr char kEnd[] =
+        "stopped at step 4 of 80 with a checkpoint; --resume goes on (told so)";
     for (auto& daemon : cluster.daemons) {
       RV_ASSERT_OK_AND_ASSIGN(auto finish, daemon->ReadFinish());
-      EXPECT_EQ(finish.code(), 0);
+      EXPECT_EQ(finish.code(), static_cast<int>(absl::StatusCode::kCancelled));
+      EXPECT_EQ(finish.message(), kEnd);
     }
-    RV_EXPECT_OK(controller.Result());
+    EXPECT_THAT(controller.Result(),
+                StatusIs(absl::StatusCode::kCancelled, kEnd));
     EXPECT_EQ(Summary(folder.path())["status"], "stopped");
     EXPECT_EQ(Summary(folder.path())["steps"], 4);
     EXPECT_TRUE(std::filesystem::exists(
@@ -463,6 +467,28 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
   EXPECT_GE(summary["bytes_up"], bytes_before + 1000);
 }
 
+TEST(ControllerTest, AResumedRunWithoutACommonCheckpointIsRefused) {
+  const TempFolder folder;
+  const Config config = TestConfig();
+  TestController controller(config, folder.path(), /*resume=*/true);
+  std::vector<std::unique_ptr<Daemon>> daemons;
+  for (int i = 0; i < 3; ++i) {
+    v1::Hello hello = i < 2 ? Hello(config, v1::ROLE_WORKER, i)
+                            : Hello(config, v1::ROLE_SHARD, 0);
+    hello.set_resume(true);
+    if (i != 1) hello.add_checkpoints(20);
+    daemons.push_back(std::make_unique<Daemon>(controller, hello));
+  }
+  for (auto& daemon : daemons) {
+    RV_ASSERT_OK_AND_ASSIGN(auto finish, daemon->ReadFinish());
+    EXPECT_EQ(finish.code(), static_cast<int>(absl::StatusCode::kNotFound));
+    EXPECT_THAT(finish.message(), HasSubstr("worker 1 has none"));
+  }
+  EXPECT_THAT(controller.Result(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(std::filesystem::exists(folder.File("summary.json")));
+  EXPECT_FALSE(std::filesystem::exists(folder.File("metrics.csv")));
+}
+
 TEST(ControllerTest, AStopBeforeTheStartEndsAtOnceAndLeavesNoRun) {
   const TempFolder folder;
   const Config config = TestConfig();
@@ -497,7 +523,9 @@ TEST(ControllerTest, WatchersSeeTheRunFromWaitingToItsEnd) {
   EXPECT_THAT(read_until(v1::RunStatus::WAITING).message(),
               HasSubstr("0 of 2 workers"));
   Cluster cluster(controller, config);
-  EXPECT_EQ(read_until(v1::RunStatus::TRAINING).total_steps(), 80u);
+  const v1::RunStatus training = read_until(v1::RunStatus::TRAINING);
+  EXPECT_EQ(training.total_steps(), 80u);
+  EXPECT_EQ(training.first_step(), 0u);
   {
     grpc::ClientContext gone;  // a watcher that leaves harms nobody
     const auto other = stub->Watch(&gone, v1::WatchRequest());

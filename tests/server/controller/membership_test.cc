@@ -11,7 +11,7 @@
 namespace rivulet {
 namespace {
 
-using ::rivulet::testing::IsOk;
+using ::rivulet::testing::IsOkAndHolds;
 using ::rivulet::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -167,10 +167,39 @@ TEST(MembershipTest, FindsTheNewestCheckpointThatEverybodyHolds) {
     join(3, kShard0, s, true);
     return members.CommonCheckpoint();
   };
-  EXPECT_EQ(common({30, 20, 10}, {10, 20}, {40, 20, 10}), 20);
-  EXPECT_EQ(common({30}, {20}, {30}), 0);
-  EXPECT_EQ(common({30}, {}, {30}), 0);
-  EXPECT_EQ(common({30}, {30}, {30}, /*b_resumes=*/false), 0);
+  EXPECT_THAT(common({30, 20, 10}, {10, 20}, {40, 20, 10}), IsOkAndHolds(20));
+  EXPECT_THAT(common({}, {}, {}), IsOkAndHolds(0));
+  // To begin at step 0 would give up what some have.
+  EXPECT_THAT(common({30}, {20}, {30}),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr(": worker 0 has 30; worker 1 has 20; shard 0 "
+                                 "has 30; ")));
+  EXPECT_THAT(
+      common({}, {}, {10, 20, 30, 40, 50}),
+      StatusIs(absl::StatusCode::kNotFound,
+               HasSubstr("worker 0 has none; worker 1 has none; shard 0 has "
+                         "..., 20, 30, 40, 50; start")));
+  EXPECT_THAT(common({30}, {30}, {30}, /*b_resumes=*/false),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr(": worker 1 has none; worker 0 has 30")));
+}
+
+TEST(MembershipTest, NamesOnlyAFewOfManyWithoutACommonCheckpoint) {
+  MembershipOptions options = Options();
+  options.workers = 20;
+  Membership members(options);
+  for (int rank = 0; rank < 20; ++rank) {
+    v1::Hello hello = Hello({v1::ROLE_WORKER, rank});
+    hello.set_resume(true);
+    if (rank != 7) hello.add_checkpoints(30);
+    RV_ASSERT_OK(members.Join(static_cast<StreamId>(rank + 1), hello, kStart));
+  }
+  EXPECT_THAT(members.CommonCheckpoint(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("everybody: worker 7 has none; worker 0 has "
+                                 "30; worker 1 has 30; worker 2 has 30; worker "
+                                 "3 has 30; worker 4 has 30; worker 5 has 30; "
+                                 "worker 6 has 30; and 12 more; start")));
 }
 
 TEST(MembershipTest, ListsViewAndAddressesInOrder) {

@@ -51,7 +51,7 @@ TEST_F(ChildTest, MissingProgramIsAnErrorThatNamesIt) {
       StatusIs(absl::StatusCode::kInternal, HasSubstr("/nowhere/program")));
 }
 
-TEST_F(ChildTest, KeepsTheLastLinesAndTheLastError) {
+TEST_F(ChildTest, KeepsTheLastLinesAndTheLastWord) {
   RV_ASSERT_OK_AND_ASSIGN(
       auto child,
       Child::Spawn("a",
@@ -61,7 +61,17 @@ TEST_F(ChildTest, KeepsTheLastLinesAndTheLastError) {
   ASSERT_TRUE(child->WaitFor(absl::Seconds(10)));
   EXPECT_THAT(child->Tail(),
               ElementsAre("one", "rivulet-worker: error: no data", "three"));
-  EXPECT_EQ(child->LastError(), "no data");
+  EXPECT_EQ(child->LastWord(), "no data");
+}
+
+TEST_F(ChildTest, TheLastWordOfAStopIsNoError) {
+  RV_ASSERT_OK_AND_ASSIGN(
+      auto child, Child::Spawn("a",
+                               Shell("echo 'rivulet-worker: stopped: so'; echo "
+                                     "'rivulet is great: really'; exit 130"),
+                               *life_, nullptr));
+  ASSERT_TRUE(child->WaitFor(absl::Seconds(10)));
+  EXPECT_EQ(child->LastWord(), "stopped: so");
 }
 
 TEST_F(ChildTest, GetsTheReadyPipeAtItsNumber) {

@@ -81,7 +81,8 @@ class PrinterTest : public ::testing::Test {
 };
 
 TEST_F(PrinterTest, PlainLinesComeAtIntervalsAndAtEvaluations) {
-  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10));
+  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10),
+                          /*resume=*/false);
   v1::RunStatus status = Training();
   const absl::Time start = absl::UnixEpoch();
   printer.Show(status, start);                     // phase changed
@@ -96,7 +97,8 @@ TEST_F(PrinterTest, PlainLinesComeAtIntervalsAndAtEvaluations) {
 }
 
 TEST_F(PrinterTest, TerminalLineIsRedrawnAndClearsALongerOne) {
-  ProgressPrinter printer(file_, /*terminal=*/true, absl::Seconds(10));
+  ProgressPrinter printer(file_, /*terminal=*/true, absl::Seconds(10),
+                          /*resume=*/false);
   v1::RunStatus status = Training();
   printer.Show(status, absl::UnixEpoch());
   const size_t longer = ProgressLine(status).size();
@@ -109,7 +111,8 @@ TEST_F(PrinterTest, TerminalLineIsRedrawnAndClearsALongerOne) {
 }
 
 TEST_F(PrinterTest, WaitingMessagesAreSaidOnceAndOnlyWhenJoiningTakesLong) {
-  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10));
+  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10),
+                          /*resume=*/false);
   v1::RunStatus status;
   status.set_phase(v1::RunStatus::WAITING);
   status.set_message("1 of 2 workers");
@@ -121,6 +124,43 @@ TEST_F(PrinterTest, WaitingMessagesAreSaidOnceAndOnlyWhenJoiningTakesLong) {
   EXPECT_EQ(Printed(), "0 of 2 shards\n");
 }
 
+TEST_F(PrinterTest, LeavesTheWordOnTheEndToItsCaller) {
+  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10),
+                          /*resume=*/false);
+  v1::RunStatus status;
+  for (const auto phase : {v1::RunStatus::COMPLETE, v1::RunStatus::STOPPED,
+                           v1::RunStatus::FAILED}) {
+    status.set_phase(phase);
+    status.set_message("over");
+    printer.Show(status, absl::UnixEpoch());
+  }
+  EXPECT_EQ(Printed(), "");
+}
+
+TEST_F(PrinterTest, AResumedRunSaysFirstAndOnceWhereItBegins) {
+  ProgressPrinter printer(file_, /*terminal=*/false, absl::Seconds(10),
+                          /*resume=*/true);
+  v1::RunStatus status = Training();
+  status.set_first_step(40);
+  printer.Show(status, absl::UnixEpoch());
+  printer.Show(status, absl::UnixEpoch() + absl::Seconds(20));
+  const std::string line = ProgressLine(status) + "\n";
+  EXPECT_EQ(Printed(), "resuming from step 40 of 100\n" + line + line);
+}
+
+TEST(ResumeLineTest, SaysThatThereIsNothingToResume) {
+  v1::RunStatus status;
+  status.set_total_steps(100);
+  EXPECT_EQ(ResumeLine(status), "nothing to resume: training begins at step 0");
+}
+
+TEST(ShellCommandTest, QuotesWhatAShellWouldTakeApart) {
+  EXPECT_EQ(ShellCommand({"build/bin/rivulet", "train", "a b.yaml", "--set",
+                          "model.hidden=[1, 2]", "it's", ""}),
+            "build/bin/rivulet train 'a b.yaml' --set 'model.hidden=[1, 2]' "
+            R"('it'\''s' '')");
+}
+
 TEST(ClosingLinesTest, SayAccuracyTrafficAndFiles) {
   RV_ASSERT_OK_AND_ASSIGN(
       const std::string text,
@@ -128,27 +168,31 @@ TEST(ClosingLinesTest, SayAccuracyTrafficAndFiles) {
         "bytes_up": 10000000, "bytes_down": 5000000, "dense_bytes_up": 1e9,
         "dense_bytes_down": 1e9, "ratio": 133.3, "seconds": 125,
         "samples_per_second": 900, "steps": 1400})",
-                   "runs/q"));
+                   "runs/q", "again"));
   EXPECT_THAT(text, HasSubstr("91.23 %"));
   EXPECT_THAT(
       text,
       HasSubstr(
           "10.0 MB up, 5.00 MB down; dense would be 2.00 GB: 133 times less"));
   EXPECT_THAT(text, HasSubstr("2:05"));
-  EXPECT_THAT(text, HasSubstr("runs/q"));
+  EXPECT_THAT(text, HasSubstr("runs/q: weights.safetensors, "));
+  EXPECT_THAT(text, Not(HasSubstr("again")));
 }
 
 TEST(ClosingLinesTest, StoppedRunSaysHowToGoOn) {
   RV_ASSERT_OK_AND_ASSIGN(
       const std::string text,
-      ClosingLines(R"({"status": "stopped", "steps": 40})", "runs/q"));
-  EXPECT_THAT(text, HasSubstr("stopped after step 40"));
-  EXPECT_THAT(text, HasSubstr("--resume"));
+      ClosingLines(R"({"status": "stopped", "steps": 40})", "runs/q",
+                   "rivulet train q.yaml --resume"));
+  EXPECT_THAT(text, HasSubstr("after step 40\n"));
+  EXPECT_THAT(text, HasSubstr("rivulet train q.yaml --resume\n"));
+  EXPECT_THAT(text, HasSubstr("runs/q: checkpoints/, "));
+  EXPECT_THAT(text, Not(HasSubstr("weights.safetensors")));
 }
 
 TEST(ClosingLinesTest, DamagedSummaryIsNamed) {
   EXPECT_THAT(
-      ClosingLines("{", "runs/q").status(),
+      ClosingLines("{", "runs/q", "").status(),
       StatusIs(absl::StatusCode::kDataLoss, HasSubstr("runs/q/summary.json")));
 }
 
