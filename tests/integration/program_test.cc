@@ -1,7 +1,10 @@
 // The programs, run as a person runs them: exit codes, one clear line for each
 // mistake, nothing left behind.
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,12 +12,15 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/daemon/config.h"
 #include "common/daemon/exit_codes.h"
@@ -31,12 +37,51 @@ namespace {
 using ::rivulet::testing::SmallConfig;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
 struct Outcome {
   int code = -1;
   std::string output;
+};
+
+// One line and no more says why, and the code says of what kind it is.
+void ExpectOneLine(const Outcome& outcome, int code, const std::string& why) {
+  EXPECT_EQ(outcome.code, code) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr(why));
+  std::vector<std::string> errors;
+  for (const absl::string_view line : absl::StrSplit(outcome.output, '\n')) {
+    if (absl::StrContains(line, ": error: ")) errors.emplace_back(line);
+  }
+  ASSERT_EQ(errors.size(), 1u) << outcome.output;
+  EXPECT_THAT(errors[0], HasSubstr(why));
+}
+
+// A loopback port that is taken for as long as this lives.
+class BusyPort {
+ public:
+  BusyPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    auto* const raw = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(fd_, raw, length), 0);
+    EXPECT_EQ(listen(fd_, 1), 0);
+    EXPECT_EQ(getsockname(fd_, raw, &length), 0);
+    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  }
+  BusyPort(const BusyPort&) = delete;
+  BusyPort& operator=(const BusyPort&) = delete;
+  ~BusyPort() { close(fd_); }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  const int fd_;
+  std::string address_;
 };
 
 class ProgramTest : public ::testing::Test {
@@ -83,15 +128,27 @@ class ProgramTest : public ::testing::Test {
     return nlohmann::json::parse(in, nullptr, false);
   }
 
-  // Processes whose command line names this test's folder.
-  int ProcessesLeft() const {
-    int count = 0;
+  // Processes whose command line names this test's folder and `text`, in which
+  // a space stands for the end of an argument.
+  std::vector<pid_t> Processes(const std::string& text = "") const {
+    std::vector<pid_t> found;
     for (const auto& entry : fs::directory_iterator("/proc")) {
       std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-      const std::string line((std::istreambuf_iterator<char>(in)), {});
-      if (line.find(dir_) != std::string::npos) ++count;
+      std::string line((std::istreambuf_iterator<char>(in)), {});
+      std::replace(line.begin(), line.end(), '\0', ' ');
+      if (absl::StrContains(line, dir_.string()) &&
+          absl::StrContains(line, text)) {
+        found.push_back(std::stoi(entry.path().filename()));
+      }
     }
-    return count;
+    return found;
+  }
+  int ProcessesLeft() const { return static_cast<int>(Processes().size()); }
+  void SignalWorker(int rank, int signal) const {
+    const std::vector<pid_t> found =
+        Processes(absl::StrCat("--rank ", rank, " "));
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(kill(found[0], signal), 0);
   }
   void ExpectNothingLeft() const {
     const absl::Time deadline = absl::Now() + absl::Seconds(10);
@@ -114,14 +171,57 @@ class ProgramTest : public ::testing::Test {
     }
     ADD_FAILURE() << "no metrics in time";
   }
-  // Waits until `child` has said `text`.
-  static void WaitForLine(const Child& child, const std::string& text) {
+  // Waits until `child` has said `text`, and returns that line from there on.
+  static std::string WaitForLine(const Child& child, const std::string& text) {
     const absl::Time deadline = absl::Now() + absl::Seconds(60);
     while (absl::Now() < deadline) {
-      if (absl::StrContains(absl::StrJoin(child.Tail(), "\n"), text)) return;
+      for (const std::string& line : child.Tail()) {
+        const size_t at = line.find(text);
+        if (at != std::string::npos) return line.substr(at);
+      }
       absl::SleepFor(absl::Milliseconds(20));
     }
     ADD_FAILURE() << "'" << text << "' was not said in time";
+    return "";
+  }
+  // Waits for the end of `child`.
+  static Outcome End(Child& child) {
+    EXPECT_TRUE(child.WaitFor(absl::Seconds(60))) << child.name();
+    return {child.Poll().value_or(ChildExit{}).code,
+            absl::StrJoin(child.Tail(), "\n")};
+  }
+
+  // A daemon, as somebody starts it by hand; `run_dir` lies in the test's
+  // folder.
+  std::unique_ptr<Child> StartDaemon(const std::string& program,
+                                     const std::string& config,
+                                     const std::string& run_dir,
+                                     std::vector<std::string> more) {
+    more.insert(more.end(), {"--config", config, "--run-dir", dir_ / run_dir});
+    return Start(program, std::move(more));
+  }
+  // A controller on a free port, and what makes the others dial it.
+  std::unique_ptr<Child> StartController(const std::string& config,
+                                         std::string* dial) {
+    std::unique_ptr<Child> child =
+        StartDaemon("rivulet-controller", config, "run",
+                    {"--set", "cluster.controller=127.0.0.1:0"});
+    const std::vector<std::string> words =
+        absl::StrSplit(WaitForLine(*child, "listening on "),
+                       absl::ByAnyChar(" ,"), absl::SkipEmpty());
+    *dial = absl::StrCat("cluster.controller=",
+                         words.size() > 2 ? words[2] : "nothing");
+    return child;
+  }
+
+  // The files below the test's folder.
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(dir_)) {
+      files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
   }
 
   static Config LongConfig() {
@@ -161,46 +261,127 @@ TEST_F(ProgramTest, TrainLeavesAWholeRunFolderAndEvalAgreesWithIt) {
 }
 
 TEST_F(ProgramTest, InterruptCheckpointsAndResumeGoesOn) {
-  Config config = LongConfig();
-  const std::string path = WriteConfig(config);
+  const std::string path = WriteConfig(LongConfig());
   const std::unique_ptr<Child> train =
       Start("rivulet", {"train", path, "--run-dir", RunDir()});
   WaitForMetrics();
   train->Signal(SIGINT);
-  ASSERT_TRUE(train->WaitFor(absl::Seconds(60)));
-  EXPECT_EQ(train->Poll()->code, kExitOk) << absl::StrJoin(train->Tail(), "\n");
+  const Outcome stopped = End(*train);
+  EXPECT_EQ(stopped.code, kExitInterrupted) << stopped.output;
   EXPECT_EQ(Summary().value("status", ""), "stopped");
   const int64_t steps = Summary().value("steps", int64_t{0});
   EXPECT_GT(steps, 0);
+  EXPECT_THAT(
+      stopped.output,
+      AllOf(
+          HasSubstr(absl::StrCat("\nrivulet: stopped at step ", steps, " of ")),
+          HasSubstr(absl::StrCat(RunDir(), ": checkpoints/")),
+          HasSubstr(absl::StrCat(RIVULET_PROGRAM_DIR, "/rivulet train ", path,
+                                 " --run-dir ", RunDir(), " --resume\n")),
+          Not(HasSubstr("weights.safetensors")), Not(HasSubstr("error"))));
   ExpectNothingLeft();
 
   // A stopped run is not started over by mistake.
-  EXPECT_EQ(Run("rivulet", {"train", path, "--run-dir", RunDir()}).code,
-            kExitRunFolder);
+  const std::vector<std::string> files = Files();
+  ExpectOneLine(Run("rivulet", {"train", path, "--run-dir", RunDir()}),
+                kExitRunFolder, "--resume");
+  EXPECT_EQ(Files(), files);
 
   const int64_t lines = MetricsLines();
   const std::unique_ptr<Child> resumed =
       Start("rivulet", {"train", path, "--run-dir", RunDir(), "--resume"});
+  WaitForLine(*resumed, absl::StrCat("resuming from step ", steps, " of "));
   WaitForMetrics(lines + 1);
   resumed->Signal(SIGINT);
-  ASSERT_TRUE(resumed->WaitFor(absl::Seconds(60)));
-  EXPECT_EQ(resumed->Poll()->code, kExitOk)
-      << absl::StrJoin(resumed->Tail(), "\n");
+  const Outcome again = End(*resumed);
+  EXPECT_EQ(again.code, kExitInterrupted) << again.output;
   EXPECT_GT(Summary().value("steps", int64_t{0}), steps);
+
+  // One member has lost its checkpoints: what the others have is not given up.
+  for (const auto& entry : fs::directory_iterator(RunDir() + "/checkpoints")) {
+    fs::remove(entry.path() / "worker-1.safetensors");
+  }
+  const std::string summary = Summary().dump();
+  ExpectOneLine(
+      Run("rivulet", {"train", path, "--run-dir", RunDir(), "--resume"}),
+      kExitData, "worker 1 has none; worker 0 has ");
+  EXPECT_EQ(Summary().dump(), summary);
+  ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, ResumingNothingBeginsAtStepZeroAndSaysSo) {
+  const Outcome outcome = Run("rivulet", {"train", WriteConfig(SmallConfig()),
+                                          "--run-dir", RunDir(), "--resume"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("nothing to resume: training begins at step 0\n"));
+}
+
+// Whatever the children are doing at that moment.
+TEST_F(ProgramTest, AnInterruptBeforeTheRunHasBegunEndsTheCommand) {
+  const std::unique_ptr<Child> train = Start(
+      "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
+  WaitForLine(*train, "training mlp");
+  train->Signal(SIGINT);
+  const Outcome outcome = End(*train);
+  EXPECT_EQ(outcome.code, kExitInterrupted) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("rivulet: stopped "), Not(HasSubstr("error"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, ADaemonThatStillLooksForTheControllerStopsWhenTold) {
+  Config config = LongConfig();
+  config.cluster.controller = "127.0.0.1:1";  // nobody is there
+  const std::unique_ptr<Child> worker = StartDaemon(
+      "rivulet-worker", WriteConfig(config), "run", {"--rank", "0"});
+  WaitForLine(*worker, "parameters,");
+  worker->Signal(SIGTERM);
+  const Outcome outcome = End(*worker);
+  EXPECT_EQ(outcome.code, kExitInterrupted) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("rivulet-worker: told to stop while"));
 }
 
 TEST_F(ProgramTest, TwoInterruptsStopAtOnce) {
   const std::unique_ptr<Child> train = Start(
       "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
   WaitForMetrics();
+  // A worker that hangs: the first interrupt cannot end the run in order.
+  SignalWorker(1, SIGSTOP);
   train->Signal(SIGINT);
-  absl::SleepFor(absl::Milliseconds(1));
+  WaitForLine(*train, "stopping after a checkpoint");
   train->Signal(SIGINT);
-  ASSERT_TRUE(train->WaitFor(absl::Seconds(20)));
-  // The first may already have ended the run in order.
-  EXPECT_THAT(train->Poll()->code,
-              ::testing::AnyOf(int{kExitInterrupted}, int{kExitOk}));
+  const Outcome outcome = End(*train);
+  EXPECT_EQ(outcome.code, kExitInterrupted);
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("stopping at once"), Not(HasSubstr("error"))));
   ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, AStopOfDaemonsStartedByHandEndsEachOfThemAlike) {
+  Config config = LongConfig();
+  config.cluster.shards = 1;
+  const std::string path = WriteConfig(config);
+  std::string dial;
+  std::vector<std::unique_ptr<Child>> daemons;
+  daemons.push_back(StartController(path, &dial));
+  daemons.push_back(StartDaemon("rivulet-server", path, "s",
+                                {"--shard", "0", "--set", dial}));
+  for (const char* rank : {"0", "1"}) {
+    daemons.push_back(StartDaemon("rivulet-worker", path,
+                                  absl::StrCat("w", rank),
+                                  {"--rank", rank, "--set", dial}));
+  }
+  WaitForMetrics();
+  daemons.back()->Signal(SIGTERM);
+  for (const std::unique_ptr<Child>& daemon : daemons) {
+    const Outcome outcome = End(*daemon);
+    EXPECT_EQ(outcome.code, kExitInterrupted) << outcome.output;
+    EXPECT_THAT(
+        outcome.output,
+        AllOf(HasSubstr(absl::StrCat(daemon->name(), ": stopped at step ")),
+              HasSubstr("worker-1 was told to stop"), Not(HasSubstr("error"))));
+  }
 }
 
 TEST_F(ProgramTest, KilledParentLeavesNoProcess) {
@@ -217,19 +398,23 @@ TEST_F(ProgramTest, KilledWorkerEndsTheRunAndIsNamed) {
   const std::unique_ptr<Child> train = Start(
       "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
   WaitForMetrics();
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-    const std::string line((std::istreambuf_iterator<char>(in)), {});
-    if (absl::StrContains(line, "rivulet-worker") &&
-        absl::StrContains(line, std::string(dir_)) &&
-        absl::StrContains(line, std::string("--rank\0001", 8))) {
-      kill(std::stoi(entry.path().filename()), SIGKILL);
-    }
-  }
-  ASSERT_TRUE(train->WaitFor(absl::Seconds(60)));
-  EXPECT_NE(train->Poll()->code, kExitOk);
-  EXPECT_THAT(absl::StrJoin(train->Tail(), "\n"),
-              HasSubstr("worker-1: was killed by signal 9"));
+  SignalWorker(1, SIGKILL);
+  ExpectOneLine(End(*train), kExitFailure, "worker-1: was killed by signal 9");
+  ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, AHungWorkerIsNamedAndHoldsNobodyUp) {
+  Config config = LongConfig();
+  // Long enough that the others are never late, however busy the machine.
+  config.cluster.lease = absl::Seconds(5);
+  const std::unique_ptr<Child> train =
+      Start("rivulet", {"train", WriteConfig(config), "--run-dir", RunDir()});
+  WaitForMetrics();
+  SignalWorker(1, SIGSTOP);
+  const Outcome outcome = End(*train);
+  ExpectOneLine(outcome, kExitUnavailable,
+                "has been silent for more than 5s (cluster.lease)");
+  EXPECT_THAT(outcome.output, HasSubstr("error: worker 1 ("));
   ExpectNothingLeft();
 }
 
@@ -237,25 +422,58 @@ TEST_F(ProgramTest, MissingDataFolderIsOneClearLine) {
   Config config = SmallConfig();
   config.data.name = "cifar10";
   config.data.path = dir_ / "nothing-here";
-  const Outcome outcome =
-      Run("rivulet", {"train", WriteConfig(config), "--run-dir", RunDir()});
-  EXPECT_EQ(outcome.code, kExitData) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("nothing-here"));
+  ExpectOneLine(
+      Run("rivulet", {"train", WriteConfig(config), "--run-dir", RunDir()}),
+      kExitData, "nothing-here");
+  EXPECT_FALSE(fs::exists(RunDir()));
   ExpectNothingLeft();
 }
 
-TEST_F(ProgramTest, ConfigMistakesAreUsageErrorsThatNameFileLineAndKey) {
-  const std::string path = Write("bad.yaml", "name: x\ntrain:\n  epoch: 3\n");
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"check", path},
-        std::vector<std::string>{"train", path, "--run-dir", RunDir()}}) {
-    const Outcome outcome = Run("rivulet", arguments);
-    EXPECT_EQ(outcome.code, kExitUsage) << outcome.output;
-    EXPECT_THAT(outcome.output,
-                AllOf(HasSubstr("bad.yaml:3"), HasSubstr("train.epoch"),
-                      HasSubstr("did you mean epochs")));
-  }
+TEST_F(ProgramTest, ADataFileThatIsCutIsNamed) {
+  Config config = SmallConfig();
+  config.data.name = "cifar10";
+  config.data.path = dir_;
+  const std::string cut =
+      Write("data_batch_1.bin", std::string(3073 + 100, '\1'));
+  const std::string path = WriteConfig(config);
+  ExpectOneLine(Run("rivulet", {"train", path, "--run-dir", RunDir()}),
+                kExitData, absl::StrCat(cut, ": 3173 bytes found"));
   EXPECT_FALSE(fs::exists(RunDir()));
+  ExpectOneLine(Run("rivulet-worker",
+                    {"--config", path, "--rank", "0", "--run-dir", RunDir()}),
+                kExitData, "cut in record 1");
+  ExpectNothingLeft();
+}
+
+struct ConfigMistake {
+  std::string text;
+  std::string complaint;  // after the file's name
+};
+
+TEST_F(ProgramTest, ConfigMistakesAreUsageErrorsThatNameFileLineAndKey) {
+  for (const ConfigMistake& mistake : {
+           ConfigMistake{"name: x\ntrian:\n  epochs: 3\n",
+                         ":2: trian: found an unknown key (did you mean train"},
+           ConfigMistake{"name: x\ntrain:\n  epoch: 3\n",
+                         ":3: train.epoch: found an unknown key (did you mean "
+                         "epochs"},
+           ConfigMistake{"data:\n  synthetic:\n    clases: 3\n",
+                         ":3: data.synthetic.clases: found an unknown key (did "
+                         "you mean classes"},
+           ConfigMistake{"train:\n  batch_size: many\n",
+                         ":2: train.batch_size: found "},
+           ConfigMistake{"train: 7\n", ":1: train: found "},
+           ConfigMistake{"", ":1: found no keys"},
+       }) {
+    const std::string path = Write("bad.yaml", mistake.text);
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"check", path},
+          std::vector<std::string>{"train", path, "--run-dir", RunDir()}}) {
+      ExpectOneLine(Run("rivulet", arguments), kExitUsage,
+                    path + mistake.complaint);
+    }
+    EXPECT_FALSE(fs::exists(RunDir())) << mistake.text;
+  }
 }
 
 TEST_F(ProgramTest, EachDaemonRefusesABadConfigItself) {
@@ -273,42 +491,85 @@ TEST_F(ProgramTest, EachDaemonRefusesABadConfigItself) {
   }
 }
 
-TEST_F(ProgramTest, BusyPortIsNamed) {
+TEST_F(ProgramTest, ABusyPortIsNamedBeforeAnythingIsWritten) {
+  const BusyPort busy;
   Config config = LongConfig();
-  config.cluster.controller = "127.0.0.1:39611";
-  config.cluster.join_timeout = absl::Seconds(60);
-  const std::string path = WriteConfig(config);
+  config.cluster.controller = busy.address();
+  ExpectOneLine(Run("rivulet-controller",
+                    {"--config", WriteConfig(config), "--run-dir", RunDir()}),
+                kExitUnavailable,
+                absl::StrCat("cannot listen on ", busy.address(),
+                             " (cluster.controller): the port is in use"));
+  EXPECT_FALSE(fs::exists(RunDir()));
+
+  config.local.listen = busy.address();
+  ExpectOneLine(Run("rivulet-server", {"--config", WriteConfig(config),
+                                       "--shard", "0", "--run-dir", RunDir()}),
+                kExitUnavailable,
+                absl::StrCat("cannot listen on ", busy.address(),
+                             " (local.listen): the port is in use"));
+}
+
+TEST_F(ProgramTest, ARunFolderThatCannotBeMadeIsNamed) {
+  const std::string under_a_file = Write("file", "text") + "/run";
+  const std::string path = WriteConfig(LongConfig());
+  const std::vector<std::string> files = Files();
+  ExpectOneLine(Run("rivulet", {"train", path, "--run-dir", under_a_file}),
+                kExitRunFolder, under_a_file);
+  if (geteuid() != 0) {  // root may read and write everything
+    fs::create_directories(RunDir());
+    fs::permissions(RunDir(), fs::perms::none);
+    ExpectOneLine(Run("rivulet", {"train", path, "--run-dir", RunDir()}),
+                  kExitRunFolder, RunDir());
+    fs::permissions(RunDir(), fs::perms::owner_all);
+    EXPECT_TRUE(fs::is_empty(RunDir()));
+    fs::remove(RunDir());
+  }
+  EXPECT_EQ(Files(), files);
+  ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, ASecondRunInTheSameFolderIsRefusedAndTheFirstGoesOn) {
+  const std::string path = WriteConfig(LongConfig());
   const std::unique_ptr<Child> first =
-      Start("rivulet-controller", {"--config", path, "--run-dir", RunDir()});
-  WaitForLine(*first, "listening on");
-  const Outcome second =
-      Run("rivulet-controller",
-          {"--config", path, "--run-dir", RunDir() + "-second"});
-  EXPECT_EQ(second.code, kExitUnavailable) << second.output;
-  EXPECT_THAT(second.output, HasSubstr("127.0.0.1:39611"));
+      Start("rivulet", {"train", path, "--run-dir", RunDir()});
+  WaitForMetrics();
+  for (const char* resume : {"", "--resume"}) {
+    std::vector<std::string> arguments = {"train", path, "--run-dir", RunDir()};
+    if (*resume != 0) arguments.push_back(resume);
+    ExpectOneLine(Run("rivulet", arguments), kExitRunFolder,
+                  "a run in this folder is going on, held by process ");
+  }
+  WaitForMetrics(MetricsLines());
+  first->Signal(SIGINT);
+  EXPECT_EQ(End(*first).code, kExitInterrupted);
+  EXPECT_EQ(Summary().value("status", ""), "stopped");
 }
 
 TEST_F(ProgramTest, SaysWhoIsMissingAndGivesUpAtTheDeadline) {
   Config config = LongConfig();
-  config.cluster.controller = "127.0.0.1:39612";
-  config.cluster.join_timeout = absl::Seconds(3);
+  config.cluster.join_timeout = absl::Seconds(5);
+  config.cluster.workers = 4;
   config.cluster.shards = 1;
   const std::string path = WriteConfig(config);
-  const std::unique_ptr<Child> controller =
-      Start("rivulet-controller", {"--config", path, "--run-dir", RunDir()});
-  const std::unique_ptr<Child> shard =
-      Start("rivulet-server",
-            {"--config", path, "--shard", "0", "--run-dir", RunDir() + "-s"});
-  const std::unique_ptr<Child> worker =
-      Start("rivulet-worker",
-            {"--config", path, "--rank", "0", "--run-dir", RunDir() + "-w"});
-  ASSERT_TRUE(controller->WaitFor(absl::Seconds(30)));
-  EXPECT_EQ(controller->Poll()->code, kExitUnavailable);
-  EXPECT_THAT(absl::StrJoin(controller->Tail(), "\n"), HasSubstr("worker 1"));
-  ASSERT_TRUE(worker->WaitFor(absl::Seconds(30)));
-  EXPECT_NE(worker->Poll()->code, kExitOk);
-  ASSERT_TRUE(shard->WaitFor(absl::Seconds(30)));
-  EXPECT_NE(shard->Poll()->code, kExitOk);
+  std::string dial;
+  const std::unique_ptr<Child> controller = StartController(path, &dial);
+  std::vector<std::unique_ptr<Child>> members;
+  members.push_back(StartDaemon("rivulet-server", path, "s",
+                                {"--shard", "0", "--set", dial}));
+  for (const char* rank : {"0", "1", "3"}) {
+    members.push_back(StartDaemon("rivulet-worker", path,
+                                  absl::StrCat("w", rank),
+                                  {"--rank", rank, "--set", dial}));
+  }
+  ExpectOneLine(End(*controller), kExitUnavailable, "worker 2");
+  EXPECT_THAT(absl::StrJoin(controller->Tail(), "\n"),
+              HasSubstr("rivulet-worker --config FILE --rank 2"));
+  for (const std::unique_ptr<Child>& member : members) {
+    EXPECT_EQ(End(*member).code, kExitUnavailable) << member->name();
+  }
+  EXPECT_FALSE(fs::exists(RunDir() + "/summary.json"));
+  EXPECT_THAT(Processes(), IsEmpty());
 }
 
 TEST_F(ProgramTest, EveryShippedConfigIsValid) {
@@ -357,6 +618,24 @@ TEST_F(ProgramTest, EvalNamesMissingAndDamagedWeights) {
       Run("rivulet", {"eval", cut, "--config", WriteConfig(SmallConfig())});
   EXPECT_EQ(damaged.code, kExitData);
   EXPECT_THAT(damaged.output, HasSubstr("cut.safetensors"));
+}
+
+TEST_F(ProgramTest, NumbersOutOfRangeAndBadPathsAreRefusedBeforeAnyWork) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"eval", dir_, "--threads", "100000"},
+           {"eval", dir_, "--threads", "-1"},
+           {"bench", "model", "resnet20", "--threads", "1,1025"},
+           {"bench", "model", "resnet20", "--threads", "0"},
+           {"bench", "model", "resnet20", "--batch", "0"},
+           {"bench", "model", "resnet20", "--repetitions", "100000"},
+           {"bench", "model", "resnet20", "--json", dir_ / "none" / "x.json"},
+           {"bench", "model", "resnet20", "--json", dir_}}) {
+    const Outcome outcome = Run("rivulet", arguments);
+    EXPECT_EQ(outcome.code, kExitUsage) << absl::StrJoin(arguments, " ");
+    EXPECT_THAT(outcome.output, HasSubstr(arguments[arguments.size() - 2]));
+    EXPECT_THAT(outcome.output, Not(HasSubstr("images/s")));
+  }
 }
 
 }  // namespace
