@@ -68,7 +68,16 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
     HandleLeft(event.stream);
     return;
   }
-  if (ended()) return;
+  if (ended()) {
+    // Too late to be told with the others; left alone, it would wait.
+    if (!membership_.Find(event.stream).has_value()) {
+      parts_.hub->End(event.stream,
+                      result_.ok()
+                          ? absl::FailedPreconditionError("the run is complete")
+                          : result_);
+    }
+    return;
+  }
   if (event.message->has_hello()) {
     HandleHello(event.stream, *event.message, now);
     return;

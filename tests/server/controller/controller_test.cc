@@ -100,14 +100,16 @@ class TestController {
 class Daemon {
  public:
   Daemon(const TestController& controller, const v1::Hello& hello)
+      : Daemon(controller) {
+    SendHello(hello);
+  }
+  // Says nothing yet.
+  explicit Daemon(const TestController& controller)
       : stub_(v1::Controller::NewStub(grpc::CreateChannel(
             controller.address(), grpc::InsecureChannelCredentials()))) {
     context_.set_deadline(std::chrono::system_clock::now() +
                           std::chrono::seconds(30));
     stream_ = stub_->Session(&context_);
-    v1::DaemonMessage message;
-    *message.mutable_hello() = hello;
-    stream_->Write(message);
   }
   ~Daemon() { context_.TryCancel(); }
 
@@ -127,6 +129,11 @@ class Daemon {
     }
   }
   void Send(const v1::DaemonMessage& message) { stream_->Write(message); }
+  void SendHello(const v1::Hello& hello) {
+    v1::DaemonMessage message;
+    *message.mutable_hello() = hello;
+    Send(message);
+  }
   void Cancel() { context_.TryCancel(); }
 
   void SendReport(uint64_t step) {
@@ -503,6 +510,20 @@ TEST(ControllerTest, AStopBeforeTheStartEndsAtOnceAndLeavesNoRun) {
                                               HasSubstr("Ctrl-C (worker 0)")));
   }
   EXPECT_THAT(Controller::Create(config, folder.path(), false), IsOk());
+}
+
+TEST(ControllerTest, AHelloThatComesAfterTheEndIsToldHowItEnded) {
+  const TempFolder folder;
+  const Config config = TestConfig();
+  TestController controller(config, folder.path());
+  Daemon late(controller);  // its open stream is waited for
+  Daemon worker(controller, Hello(config, v1::ROLE_WORKER, 0));
+  RV_ASSERT_OK(worker.Read().status());
+  (*controller).RequestStop("told so");
+  RV_ASSERT_OK(worker.ReadFinish().status());
+  late.SendHello(Hello(config, v1::ROLE_WORKER, 1));
+  EXPECT_THAT(late.Read().status(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("told so")));
 }
 
 TEST(ControllerTest, WatchersSeeTheRunFromWaitingToItsEnd) {
