@@ -10,15 +10,16 @@
 namespace rivulet {
 namespace {
 
-// A link that is silent for a third of the patience is pinged, and given up
-// when the answer takes the rest of it.
+// A link that is silent for half the patience is pinged, and given up when the
+// answer takes the whole of it: later than a lease of the same length, whose
+// end says more.
 int KeepaliveMs(absl::Duration patience) {
   return static_cast<int>(
-      std::min<int64_t>(absl::ToInt64Milliseconds(patience / 3), INT_MAX));
+      std::min<int64_t>(absl::ToInt64Milliseconds(patience / 2), INT_MAX));
 }
 int KeepaliveTimeoutMs(absl::Duration patience) {
   return static_cast<int>(
-      std::min<int64_t>(absl::ToInt64Milliseconds(patience * 2 / 3), INT_MAX));
+      std::min<int64_t>(absl::ToInt64Milliseconds(patience), INT_MAX));
 }
 
 constexpr int kInitialBackoffMs = 100;

@@ -384,6 +384,22 @@ TEST_F(ProgramTest, AStopOfDaemonsStartedByHandEndsEachOfThemAlike) {
   }
 }
 
+TEST_F(ProgramTest, ADaemonWithAnotherConfigIsToldWhichKeysDiffer) {
+  const std::string path = WriteConfig(LongConfig());
+  std::string dial;
+  const std::unique_ptr<Child> controller = StartController(path, &dial);
+  const std::unique_ptr<Child> other =
+      StartDaemon("rivulet-worker", path, "w",
+                  {"--rank", "0", "--set", dial, "--set", "train.seed=5",
+                   "--set", "compression.density=0.3"});
+  ExpectOneLine(End(*other), kExitUsage,
+                "worker 0 has another config: compression.density is 0.2 for "
+                "the controller, 0.3 for worker 0; train.seed is 1 for the "
+                "controller, 5 for worker 0");
+  controller->Signal(SIGTERM);
+  EXPECT_EQ(End(*controller).code, kExitInterrupted);
+}
+
 TEST_F(ProgramTest, KilledParentLeavesNoProcess) {
   const std::unique_ptr<Child> train = Start(
       "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
