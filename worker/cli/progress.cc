@@ -23,6 +23,10 @@ bool IsTraining(const v1::RunStatus& status) {
          status.phase() == Phase::FINISHING;
 }
 
+bool HasBegun(const v1::RunStatus& status) {
+  return IsTraining(status) || status.phase() == Phase::COMPLETE;
+}
+
 // Two digits after the point up to 10, one up to 100, none above.
 std::string Ratio(double ratio) {
   if (ratio < 10) return absl::StrFormat("%.2f", ratio);
@@ -157,7 +161,11 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   evaluations_ = status.evaluations();
 
   first_ = std::min(first_, now);
-
+  // A short run may be over before its training was seen.
+  if (say_where_ && HasBegun(status)) {
+    Say(ResumeLine(status));
+    say_where_ = false;
+  }
   if (!IsTraining(status)) {
     const bool unusual =
         status.phase() == Phase::WAITING && now - first_ >= kUsualJoinTime;
@@ -167,8 +175,6 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
     }
     return;
   }
-  if (say_where_) Say(ResumeLine(status));
-  say_where_ = false;
   if (terminal_) {
     const std::string line = ProgressLine(status);
     std::fprintf(out_, "\r%s", line.c_str());

@@ -54,7 +54,13 @@ class StatusWatcher {
 
   ~StatusWatcher() {
     context_.TryCancel();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Waits for the last status, once the controller has ended.
+  v1::RunStatus Last() {
     thread_.join();
+    return Newest();
   }
 
   v1::RunStatus Newest() const ABSL_LOCKS_EXCLUDED(mu_) {
@@ -130,7 +136,7 @@ absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
     printer.Show(watcher.Newest(), absl::Now());
     absl::SleepFor(absl::Milliseconds(100));
   }
-  printer.Show(watcher.Newest(), absl::Now());
+  printer.Show(watcher.Last(), absl::Now());
   printer.Finish();
   if (handled >= 2) {
     return absl::CancelledError("stopped at once; no checkpoint was made");

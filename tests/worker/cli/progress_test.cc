@@ -148,6 +148,18 @@ TEST_F(PrinterTest, AResumedRunSaysFirstAndOnceWhereItBegins) {
   EXPECT_EQ(Printed(), "resuming from step 40 of 100\n" + line + line);
 }
 
+TEST_F(PrinterTest, ARunThatIsOverBeforeItWasSeenSaysWhereItBeganAllTheSame) {
+  ProgressPrinter printer(file_, false, absl::Seconds(10), /*resume=*/true);
+  v1::RunStatus status;
+  status.set_phase(v1::RunStatus::WAITING);
+  printer.Show(status, absl::UnixEpoch());
+  status.set_phase(v1::RunStatus::COMPLETE);
+  status.set_first_step(40);
+  status.set_total_steps(80);
+  printer.Show(status, absl::UnixEpoch());
+  EXPECT_EQ(Printed(), "resuming from step 40 of 80\n");
+}
+
 TEST(ResumeLineTest, SaysThatThereIsNothingToResume) {
   v1::RunStatus status;
   status.set_total_steps(100);
