@@ -21,6 +21,7 @@
 #include "common/daemon/config_rules.h"
 #include "common/daemon/config_values.h"
 #include "common/daemon/digest.h"
+#include "common/daemon/yaml_text.h"
 #include "common/daemon/yaml_tree.h"
 
 namespace rivulet {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -236,10 +237,7 @@ absl::Status Check(const KeySpec& key, const std::string& value) {
     return Refuse(absl::StrCat("a text of ", value.size(), " bytes"),
                   absl::StrCat("at most ", kMaxTextBytes));
   }
-  const bool printable = std::none_of(value.begin(), value.end(), [](char c) {
-    return absl::ascii_iscntrl(c);
-  });
-  if (!printable || !HasForm(key.form, value)) {
+  if (!IsPlainText(value) || !HasForm(key.form, value)) {
     return Refuse(key, shown.Describe());
   }
   return absl::OkStatus();

@@ -11,16 +11,26 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/utf8.h"
+#include "common/daemon/yaml_text.h"
 
 namespace rivulet {
 namespace {
 
-constexpr size_t kShownCharacters = 60;
+// Of a text in a message: about one line.
+constexpr size_t kShownBytes = 60;
 
 std::string Shortened(const std::string& text) {
-  std::string shown = absl::Utf8SafeCEscape(text);
-  if (shown.size() > kShownCharacters) {
-    shown = absl::StrCat(shown.substr(0, kShownCharacters), "...");
+  // yaml-cpp unpacks "\x9b" and the like, which no terminal should get.
+  std::string shown;
+  for (absl::string_view rest = text; !rest.empty();) {
+    if (shown.size() >= kShownBytes) return shown + "...";
+    const size_t length = std::max<size_t>(Utf8Length(rest), 1);
+    const absl::string_view character = rest.substr(0, length);
+    shown += IsPlainText(character) ? absl::Utf8SafeCEscape(character)
+                                    : absl::CHexEscape(character);
+    rest.remove_prefix(length);
   }
   return shown;
 }
@@ -147,29 +157,6 @@ class TreeBuilder : public YAML::EventHandler {
   YamlValue root_;
 };
 
-// yaml-cpp guesses UTF-16 and UTF-32 from bytes that no UTF-8 text holds.
-absl::Status CheckBytes(absl::string_view text, const std::string& origin) {
-  if (text.size() > kMaxYamlBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(origin, ": found ", text.size(),
-                     " bytes; allowed: at most ", kMaxYamlBytes));
-  }
-  int line = 1;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') ++line;
-    const bool control = byte < 0x20 && c != '\n' && c != '\r' && c != '\t';
-    if (control || byte == 0x7f || byte >= 0xf8) {
-      return At(
-          origin, line,
-          absl::StrCat("found the byte 0x", absl::Hex(byte, absl::kZeroPad2),
-                       "; allowed: UTF-8 text without control "
-                       "characters"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string YamlValue::Describe() const {
@@ -189,9 +176,7 @@ std::string YamlValue::Describe() const {
 
 absl::StatusOr<YamlValue> ParseYaml(absl::string_view text,
                                     const std::string& origin) {
-  if (absl::Status status = CheckBytes(text, origin); !status.ok()) {
-    return status;
-  }
+  RV_RETURN_IF_ERROR(CheckYamlText(text, origin));
   TreeBuilder builder(origin);
   try {
     std::istringstream in{std::string(text)};

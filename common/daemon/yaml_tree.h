@@ -1,13 +1,12 @@
 // YAML text as a plain tree with line numbers: the one place that meets
 // yaml-cpp, which throws, keeps duplicate keys silently and expands aliases.
-// Hostile input is bounded: size, depth and control bytes are checked, and
+// Hostile input is bounded: text and depth are checked (yaml_text.h), and
 // anchors, aliases and tags are refused, so a tree is never larger than its
 // text.
 
 #ifndef RIVULET_COMMON_DAEMON_YAML_TREE_H_
 #define RIVULET_COMMON_DAEMON_YAML_TREE_H_
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,6 @@
 
 namespace rivulet {
 
-inline constexpr size_t kMaxYamlBytes = 256 * 1024;
 inline constexpr int kMaxYamlDepth = 16;
 
 // Immutable value once parsed.
@@ -35,8 +33,9 @@ struct YamlValue {
 };
 
 // One document; an empty text is kNull. Duplicate keys are kept, for the caller
-// to name. InvalidArgument says "<origin>:<line>: ..." for a syntax error, what
-// the header comment refuses, and a second document.
+// to name. InvalidArgument says "<origin>:<line>: ..." for what CheckYamlText
+// refuses, a syntax error, anchors, aliases and tags, more than kMaxYamlDepth
+// levels, and a second document.
 absl::StatusOr<YamlValue> ParseYaml(absl::string_view text,
                                     const std::string& origin);
 

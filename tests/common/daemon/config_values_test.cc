@@ -96,6 +96,18 @@ TEST(ConfigValuesTest, HandMadeConfigsAreCheckedToo) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65 items")));
 }
 
+TEST(ConfigValuesTest, TextsAreUtf8WithoutControlCharacters) {
+  Config config;
+  config.local.run_dir = "runs/Z\xc3\xbcrich";
+  RV_EXPECT_OK(CheckKey(Key("local.run_dir"), config));
+  for (const char* bad : {"a\tb", "a\x7f", "a\xc2\x9b", "a\xc0\xaf", "a\xe2"}) {
+    config.local.run_dir = bad;
+    EXPECT_THAT(CheckKey(Key("local.run_dir"), config),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("found the text \"a\\")));
+  }
+}
+
 TEST(ConfigValuesTest, KnowsAddresses) {
   for (const char* good : {"h:1", "127.0.0.1:0", "a-b.c_d:65535", "[::1]:7070",
                            "[fe80::1%eth0]:1"}) {
