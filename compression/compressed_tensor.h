@@ -30,6 +30,10 @@ struct CompressedTensor {
   int64_t count() const {
     return dense ? size : static_cast<int64_t>(positions.size());
   }
+  // Where value number i belongs in the whole tensor.
+  size_t Position(int64_t i) const {
+    return dense ? static_cast<size_t>(i) : positions[static_cast<size_t>(i)];
+  }
   // Value number i as the receiver sees it (i counts sent values).
   float Decode(int64_t i) const {
     if (value_bits == 32) return values[static_cast<size_t>(i)];

@@ -19,8 +19,8 @@ struct DensityScheduleOptions {
   int warmup_rungs = 4;        // rungs before the target, geometric
   int64_t total_steps = 0;     // of the run
 
-  // Refuses values out of range, and a density below 10 / total_steps: an entry
-  // moves once in 1 / density steps.
+  // InvalidArgument for values out of range, and for a density below 10 /
+  // total_steps: an entry moves once in 1 / density steps.
   absl::Status Validate() const;
 };
 

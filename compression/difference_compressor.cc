@@ -1,14 +1,13 @@
 #include "compression/difference_compressor.h"
 
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "compression/pass.h"
-#include "compression/quantizer.h"
+#include "compression/reduce.h"
 
 namespace rivulet {
 
@@ -25,9 +24,7 @@ absl::Status DifferenceCompressor::Compress(absl::Span<const float> weights,
   args.g = weights.data();
   args.v = view.data();
   args.s_out = difference_.data();
-  const float threshold = plan.dense()
-                              ? std::numeric_limits<float>::infinity()
-                              : selector_.CandidateThreshold(args.size);
+  const float threshold = PassThreshold(plan, selector_, args.size);
   std::vector<uint32_t> candidates;
   if (!RunPass(args, threshold, &candidates)) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -35,19 +32,10 @@ absl::Status DifferenceCompressor::Compress(absl::Span<const float> weights,
         "what workers hold",
         weights.size()));
   }
-  if (plan.dense()) {
-    QuantizeDense(difference_, plan.value_bits, out);
-  } else {
-    QuantizeSparse(
-        difference_,
-        selector_.SelectFrom(difference_, plan.density, std::move(candidates)),
-        plan.value_bits, out);
-  }
+  Reduce(difference_, plan, std::move(candidates), &selector_, out);
   const int64_t count = out->count();
   for (int64_t i = 0; i < count; ++i) {
-    const size_t p = plan.dense() ? static_cast<size_t>(i)
-                                  : out->positions[static_cast<size_t>(i)];
-    view[p] += out->Decode(i);
+    view[out->Position(i)] += out->Decode(i);
   }
   return absl::OkStatus();
 }

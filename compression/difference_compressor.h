@@ -21,8 +21,11 @@ namespace rivulet {
 
 class DifferenceCompressor {
  public:
-  // `weights` is w, `view` is v̂ (same size); `view` is advanced by what *out
-  // decodes to. InvalidArgument, and nothing changes, when w is not finite.
+  // `weights` is w, `view` is v̂ (same size, finite, the same tensor at each
+  // call). On success *out is overwritten, `view` is advanced by what it
+  // decodes to, and the threshold moves on. InvalidArgument when w is not
+  // finite, or so far from v̂ that the difference is not, and for a plan out of
+  // range: then `view`, *out and the threshold are as they were.
   absl::Status Compress(absl::Span<const float> weights, const TensorPlan& plan,
                         absl::Span<float> view, CompressedTensor* out);
 

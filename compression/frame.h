@@ -27,6 +27,13 @@ namespace rivulet {
 
 inline constexpr uint8_t kFrameVersion = 1;
 
+// What the frames of one step need at most for segments of `elements` in all:
+// every element at 32 bits, plus 1/16 for positions, plus room for headers.
+// Whoever collects frames refuses more.
+inline constexpr int64_t MaxFrameBytes(int64_t elements) {
+  return 4 * elements + elements / 4 + (64 << 10);
+}
+
 // Thread-compatible.
 class FrameEncoder {
  public:
@@ -58,7 +65,7 @@ class FrameEncoder {
   std::unordered_set<uint32_t> added_;
 };
 
-// One segment's part of a frame, decoded.
+// One segment's part of a frame, decoded. A plain value; thread-compatible.
 struct SegmentUpdate {
   enum class Mode { kAddSparse, kAddDense, kReplace };
   uint32_t segment = 0;
@@ -77,7 +84,7 @@ struct SegmentUpdate {
 // checksum or a cut frame, InvalidArgument for a malformed one, OutOfRange for
 // a segment or position beyond the table, Unimplemented for another version.
 // Costs no more memory or time than the bytes and the table allow, whatever
-// they hold.
+// they hold. Stateless; thread-safe.
 absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
     absl::string_view bytes, absl::Span<const int64_t> segment_sizes);
 

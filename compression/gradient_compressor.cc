@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "compression/pass.h"
-#include "compression/quantizer.h"
+#include "compression/reduce.h"
 
 namespace rivulet {
 namespace {
@@ -135,25 +135,16 @@ absl::Status GradientCompressor::Compress(absl::Span<const float> gradient,
   args.compensation = static_cast<float>(
       options.compensation * options.momentum / (1.0 - options.momentum));
   st.next_selector = st.selector;
-  const float threshold = plan.dense()
-                              ? std::numeric_limits<float>::infinity()
-                              : st.selector.CandidateThreshold(st.size);
+  const float threshold = PassThreshold(plan, st.selector, st.size);
   std::vector<uint32_t> candidates;
   if (!RunPass(args, threshold, &candidates)) return NotFinite(gradient);
 
   const absl::Span<const float> s = compensated ? st.s : st.next_v;
-  if (plan.dense()) {
-    QuantizeDense(s, plan.value_bits, out);
-  } else {
-    QuantizeSparse(
-        s, st.next_selector.SelectFrom(s, plan.density, std::move(candidates)),
-        plan.value_bits, out);
-  }
+  Reduce(s, plan, std::move(candidates), &st.next_selector, out);
   // Error feedback: the residual keeps what the receiver will not have got.
   const int64_t count = out->count();
   for (int64_t i = 0; i < count; ++i) {
-    const size_t p = plan.dense() ? static_cast<size_t>(i)
-                                  : out->positions[static_cast<size_t>(i)];
+    const size_t p = out->Position(i);
     st.next_v[p] = s[p] - out->Decode(i);
     if (masked) st.next_u[p] = 0;
   }
@@ -181,9 +172,7 @@ void GradientCompressor::AddBack(const CompressedTensor& sent) {
   RV_CHECK_EQ(sent.size, st.size);
   const int64_t count = sent.count();
   for (int64_t i = 0; i < count; ++i) {
-    const size_t p = sent.dense ? static_cast<size_t>(i)
-                                : sent.positions[static_cast<size_t>(i)];
-    st.v[p] += sent.Decode(i);
+    st.v[sent.Position(i)] += sent.Decode(i);
   }
 }
 

@@ -8,6 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "compression/pass.h"
 
@@ -149,6 +153,32 @@ float Corrected(const Candidates& candidates, float threshold, int64_t aim) {
 
 }  // namespace
 
+std::string FormatSelectorState(const SelectorState& state) {
+  return absl::StrCat(std::bit_cast<uint32_t>(state.threshold), " ",
+                      state.steps_since_refresh);
+}
+
+absl::StatusOr<SelectorState> ParseSelectorState(absl::string_view text) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, absl::ByAnyChar(" ,"));
+  SelectorState state;
+  uint32_t bits = 0;
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &bits) &&
+      absl::SimpleAtoi(parts[1], &state.steps_since_refresh)) {
+    state.threshold = std::bit_cast<float>(bits);
+    if (std::isfinite(state.threshold) && state.threshold >= 0 &&
+        state.steps_since_refresh >= 0 &&
+        state.steps_since_refresh <= Selector::kRefreshEvery) {
+      return state;
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", absl::CEscape(text),
+                   "\" is no selector's state: the bits of a threshold, and 0 "
+                   "to ",
+                   Selector::kRefreshEvery, " steps"));
+}
+
 int64_t TargetCount(int64_t n, double density) {
   if (n == 0) return 0;
   RV_CHECK(density > 0 && density <= 1) << density;
@@ -181,15 +211,6 @@ float Selector::CandidateThreshold(int64_t n) const {
   const bool usable = n >= kExactBelow && state_.threshold > 0 &&
                       state_.steps_since_refresh < kRefreshEvery;
   return usable ? state_.threshold : std::numeric_limits<float>::infinity();
-}
-
-std::vector<uint32_t> Selector::Select(absl::Span<const float> values,
-                                       double density) {
-  const float threshold =
-      CandidateThreshold(static_cast<int64_t>(values.size()));
-  std::vector<uint32_t> candidates;
-  if (std::isfinite(threshold)) AppendAtLeast(values, threshold, &candidates);
-  return SelectFrom(values, density, std::move(candidates));
 }
 
 std::vector<uint32_t> Selector::SelectFrom(absl::Span<const float> values,

@@ -24,8 +24,11 @@
 #define RIVULET_COMPRESSION_SELECTOR_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace rivulet {
@@ -37,20 +40,26 @@ struct SelectorState {
   friend bool operator==(const SelectorState&, const SelectorState&) = default;
 };
 
+// The state as a checkpoint's metadata keep it, "<threshold's bits>
+// <steps_since_refresh>", and back to the bit.
+std::string FormatSelectorState(const SelectorState& state);
+// InvalidArgument for what no selector can have: a threshold that is not finite
+// or below 0, steps out of range, or anything else. A comma instead of the
+// space is taken too, since workers once wrote one.
+absl::StatusOr<SelectorState> ParseSelectorState(absl::string_view text);
+
 class Selector {
  public:
   static constexpr int64_t kExactBelow = 1024;
   static constexpr int64_t kCap = 4;
   static constexpr int32_t kRefreshEvery = 64;
 
-  // Positions of the selected elements of `values` (all finite), increasing.
-  std::vector<uint32_t> Select(absl::Span<const float> values, double density);
-
-  // The same in two halves, for a pass that makes the values and finds the
-  // candidates in one sweep: collect the positions, increasing, with
-  // |value| >= CandidateThreshold(n), then call SelectFrom. The threshold is
-  // infinite (no candidates) when SelectFrom will look at all values anyway.
+  // A selection has two halves, so that one sweep makes the values and finds
+  // the candidates: collect the positions, increasing, with |value| >=
+  // CandidateThreshold(n), then call SelectFrom. The threshold is infinite (no
+  // candidates) when SelectFrom will look at all values anyway.
   float CandidateThreshold(int64_t n) const;
+  // Positions of the selected elements of `values` (all finite), increasing.
   std::vector<uint32_t> SelectFrom(absl::Span<const float> values,
                                    double density,
                                    std::vector<uint32_t> candidates);

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
@@ -36,24 +34,6 @@ std::string PushName(int rank, int64_t step, int shard) {
 
 std::string SegmentName(const Manifest& manifest, const Segment& s) {
   return absl::StrCat(manifest.parameters[s.tensor].name, "@", s.begin);
-}
-
-// A float travels in text as its bits, so that it comes back exactly.
-std::string SelectorText(const SelectorState& state) {
-  uint32_t bits;
-  std::memcpy(&bits, &state.threshold, sizeof(bits));
-  return absl::StrCat(bits, " ", state.steps_since_refresh);
-}
-
-bool ParseSelector(const std::string& text, SelectorState* state) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ' ');
-  uint32_t bits;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &bits) ||
-      !absl::SimpleAtoi(parts[1], &state->steps_since_refresh)) {
-    return false;
-  }
-  std::memcpy(&state->threshold, &bits, sizeof(bits));
-  return true;
 }
 
 }  // namespace
@@ -310,8 +290,7 @@ std::shared_ptr<const ShardUpdate> ShardCore::FindUpdate(int64_t step) const {
 }
 
 int64_t ShardCore::max_push_bytes() const {
-  const int64_t dense = 4 * plan_->partition().elements_of_shard(shard_);
-  return dense + dense / 16 + 65536;
+  return MaxFrameBytes(plan_->partition().elements_of_shard(shard_));
 }
 
 absl::Span<float> ShardCore::SegmentOf(std::vector<float>& values,
@@ -350,7 +329,7 @@ TensorFile ShardCore::Save() const {
     if (!momentum.empty()) add("m.", s, momentum);
     file.metadata[absl::StrCat("selector.",
                                SegmentName(plan_->manifest(), s))] =
-        SelectorText(compressors_[s.local].selector_state());
+        FormatSelectorState(compressors_[s.local].selector_state());
   }
   return file;
 }
@@ -399,10 +378,15 @@ absl::Status ShardCore::Load(const TensorFile& file) {
                         tensor->values.size()});
     }
     const auto selector = file.metadata.find(absl::StrCat("selector.", name));
-    if (selector == file.metadata.end() ||
-        !ParseSelector(selector->second, &selectors[s.local])) {
+    if (selector == file.metadata.end()) {
       return refuse(absl::StrCat("no selector state of ", name));
     }
+    const auto state = ParseSelectorState(selector->second);
+    if (!state.ok()) {
+      return refuse(absl::StrCat("selector state of ", name, ": ",
+                                 state.status().message()));
+    }
+    selectors[s.local] = *state;
   }
   for (const Source& c : copies) std::copy_n(c.from, c.count, c.to);
   for (size_t i = 0; i < selectors.size(); ++i) {

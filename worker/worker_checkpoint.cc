@@ -4,11 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/casts.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "compression/selector.h"
 
 namespace rivulet {
 namespace {
@@ -67,26 +66,6 @@ absl::StatusOr<int64_t> IntegerMetadata(const TensorFile& file,
   return value;
 }
 
-// The threshold as its bits: every float comes back as it was.
-std::string FormatSelector(const SelectorState& state) {
-  return absl::StrCat(absl::bit_cast<uint32_t>(state.threshold), ",",
-                      state.steps_since_refresh);
-}
-
-absl::StatusOr<SelectorState> ParseSelector(const std::string& key,
-                                            const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  SelectorState state;
-  uint32_t bits = 0;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &bits) ||
-      !absl::SimpleAtoi(parts[1], &state.steps_since_refresh)) {
-    return absl::DataLossError(absl::StrCat("\"", key, "\" is \"", text,
-                                            "\", not a selector's state"));
-  }
-  state.threshold = absl::bit_cast<float>(bits);
-  return state;
-}
-
 std::string SelectorKey(const TensorSpec& spec) {
   return absl::StrCat("selector.", spec.name);
 }
@@ -132,7 +111,7 @@ TensorFile MakeWorkerCheckpoint(const VoidCounts& voided, Model& model,
         pipeline.compressor(static_cast<int>(i));
     if (compressor == nullptr) break;
     file.metadata[SelectorKey(parameters[i])] =
-        FormatSelector(compressor->selector_state());
+        FormatSelectorState(compressor->selector_state());
   }
   return file;
 }
@@ -153,8 +132,12 @@ absl::Status RestoreWorkerCheckpoint(const TensorFile& file, VoidCounts* voided,
     if (compressor == nullptr) break;
     const std::string key = SelectorKey(parameters[i]);
     RV_ASSIGN_OR_RETURN(const std::string text, Metadata(file, key));
-    RV_ASSIGN_OR_RETURN(const SelectorState state, ParseSelector(key, text));
-    selectors.emplace_back(compressor, state);
+    const auto state = ParseSelectorState(text);
+    if (!state.ok()) {
+      return absl::DataLossError(
+          absl::StrCat("\"", key, "\": ", state.status().message()));
+    }
+    selectors.emplace_back(compressor, *state);
   }
 
   for (const Slot& slot : slots) {

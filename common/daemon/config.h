@@ -99,6 +99,9 @@ struct CompressionConfig {        // compression.*
   int64_t bucket_bytes = 65536;  // a push is sent in pieces of about this size
   WarmupConfig warmup;
   DownConfig down;
+
+  // Whether gradients are sparsified: only then do densities mean something.
+  bool is_sparse() const { return policy == "fixed" || policy == "warmup"; }
 };
 
 struct ClusterConfig {  // cluster.*

@@ -10,14 +10,10 @@
 #include "common/daemon/config_keys.h"
 #include "common/daemon/config_values.h"
 #include "data/dataset.h"
+#include "models/manifest/manifest.h"
 
 namespace rivulet {
 namespace {
-
-// Whether gradients are sparsified, so that densities mean something.
-bool IsSparse(const Config& c) {
-  return c.compression.policy == "fixed" || c.compression.policy == "warmup";
-}
 
 std::string DataPath(const Config& c) {
   if (c.data.name == "synthetic" || !c.data.path.empty()) return "";
@@ -43,7 +39,7 @@ std::string Pad(const Config& c) {
 
 std::string GroupSize(const Config& c) {
   if (c.model.norm != "group" || c.model.name == "mlp" ||
-      16 % c.model.group_size == 0) {
+      kResNetStageChannels[0] % c.model.group_size == 0) {
     return "";
   }
   return absl::StrCat("found ", c.model.group_size,
@@ -114,7 +110,7 @@ std::string CompensationNeedsMomentum(const Config& c) {
 
 std::string DownDensity(const Config& c) {
   const double down = c.compression.down.density;
-  if (!IsSparse(c) || down == 0) return "";
+  if (!c.compression.is_sparse() || down == 0) return "";
   const double up =
       static_cast<double>(c.cluster.workers) * c.compression.density;
   const double least = std::min(1.0, up / 3);

@@ -19,11 +19,6 @@ constexpr double kDenseFrom = 0.6;
 // Share of the learning rate at which what is not sent no longer matters.
 constexpr double kNegligibleRate = 0.01;
 
-bool IsSparse(const Config& config) {
-  return config.compression.policy == "fixed" ||
-         config.compression.policy == "warmup";
-}
-
 TensorPlan DensePlan(int64_t bits) {
   return {.density = 1.0, .value_bits = static_cast<int>(bits)};
 }
@@ -175,7 +170,7 @@ absl::Status RunPlan::LayOutSteps() {
   RV_RETURN_IF_ERROR(Annotate(schedule_.Validate(), "optimizer.schedule"));
   up_schedule_ =
       DensityScheduleOf(config_.compression, steps_per_epoch_, total_steps_);
-  if (IsSparse(config_)) {
+  if (config_.compression.is_sparse()) {
     RV_RETURN_IF_ERROR(
         Annotate(up_schedule_.Validate(), "compression.density"));
   }
@@ -188,7 +183,8 @@ bool RunPlan::EvaluatesAfter(int64_t step) const {
 }
 
 bool RunPlan::Flushes(int64_t step) const {
-  if (!config_.compression.flush || !IsSparse(config_)) return false;
+  if (!config_.compression.flush || !config_.compression.is_sparse())
+    return false;
   if (IsLast(step)) {
     // What is left counts by the rate that is left.
     return LearningRate(step) > kNegligibleRate * schedule_.learning_rate;
@@ -200,7 +196,7 @@ bool RunPlan::Flushes(int64_t step) const {
 
 TensorPlan RunPlan::Up(int tensor, int64_t step) const {
   const CompressionConfig& compression = config_.compression;
-  if (!IsSparse(config_)) return DensePlan(32);
+  if (!config_.compression.is_sparse()) return DensePlan(32);
   if (Flushes(step) || spec(tensor).is_small()) {
     return DensePlan(compression.small_bits);
   }
@@ -222,7 +218,7 @@ TensorPlan RunPlan::Down(int tensor, int64_t step) const {
 }
 
 bool RunPlan::DownIsExact(int64_t step) const {
-  return !IsSparse(config_) || IsLast(step);
+  return !config_.compression.is_sparse() || IsLast(step);
 }
 
 bool RunPlan::momentum_on_shard() const {
@@ -273,7 +269,7 @@ double RunPlan::LocalClipNorm(int workers) const {
 }
 
 int64_t RunPlan::steady_from() const {
-  return IsSparse(config_) ? up_schedule_.warmup_steps : 0;
+  return config_.compression.is_sparse() ? up_schedule_.warmup_steps : 0;
 }
 
 const TensorSpec& RunPlan::spec(int tensor) const {

@@ -37,9 +37,7 @@ TEST(DifferenceCompressorTest, ViewAdvancesByWhatIsDecodedAndNothingElse) {
       EXPECT_GT(sent.count(), 0);
       auto expected = before;
       for (int64_t i = 0; i < sent.count(); ++i) {
-        const size_t p = sent.dense ? static_cast<size_t>(i)
-                                    : sent.positions[static_cast<size_t>(i)];
-        expected[p] += sent.Decode(i);
+        expected[sent.Position(i)] += sent.Decode(i);
       }
       EXPECT_EQ(view, expected);
     }

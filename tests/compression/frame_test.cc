@@ -57,9 +57,7 @@ CompressedTensor Compressed(uint64_t seed, int64_t n, double density,
 std::vector<float> DecodedDense(const CompressedTensor& tensor) {
   std::vector<float> dense(static_cast<size_t>(tensor.size), 0.0f);
   for (int64_t i = 0; i < tensor.count(); ++i) {
-    dense[tensor.dense ? static_cast<size_t>(i)
-                       : tensor.positions[static_cast<size_t>(i)]] =
-        tensor.Decode(i);
+    dense[tensor.Position(i)] = tensor.Decode(i);
   }
   return dense;
 }
@@ -277,6 +275,23 @@ TEST(FrameTest, SmallerOfRiceAndBitmapIsChosen) {
 // 0.1 %. Beyond values (a byte each) and the bits of the positions, a segment
 // costs its number, its layout, its count and a step of two bytes, and half a
 // byte of padding.
+TEST(FrameTest, NoFrameIsLargerThanItsBound) {
+  EXPECT_EQ(MaxFrameBytes(0), 65536);
+  EXPECT_EQ(MaxFrameBytes(1600), 4 * 1600 + 4 * 100 + 65536);
+  EXPECT_EQ(MaxFrameBytes(int64_t{1} << 40),
+            (int64_t{17} << 38) + 65536);  // beyond 32 bits
+  // The worst that plans allow: just not dense, at 32 bits, and small segments.
+  constexpr int64_t kSize = 4000;
+  for (const double density : {0.5, 0.999, 1.0}) {
+    const CompressedTensor tensor = Compressed(5, kSize, density, 32);
+    FrameEncoder encoder;
+    for (uint32_t segment = 0; segment < 500; ++segment) {
+      encoder.Add(2 * segment, tensor, 0, kSize);
+    }
+    EXPECT_LE(encoder.size_bytes(), MaxFrameBytes(500 * kSize)) << density;
+  }
+}
+
 TEST(FrameTest, SegmentsCostFewBytesOfHeader) {
   FrameEncoder encoder;
   int64_t payload = 0;

@@ -50,9 +50,7 @@ std::vector<float> Copy(absl::Span<const float> values) {
 std::vector<float> Decoded(const CompressedTensor& sent) {
   std::vector<float> dense(static_cast<size_t>(sent.size), 0.0f);
   for (int64_t i = 0; i < sent.count(); ++i) {
-    const size_t p = sent.dense ? static_cast<size_t>(i)
-                                : sent.positions[static_cast<size_t>(i)];
-    dense[p] = sent.Decode(i);
+    dense[sent.Position(i)] = sent.Decode(i);
   }
   return dense;
 }

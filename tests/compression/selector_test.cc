@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/random.h"
@@ -17,7 +18,10 @@
 namespace rivulet {
 namespace {
 
+using ::rivulet::testing::IsOkAndHolds;
+using ::rivulet::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -47,6 +51,20 @@ std::vector<float> LaplaceVector(uint64_t seed, int64_t n) {
   std::vector<float> values(static_cast<size_t>(n));
   for (float& v : values) v = Laplace(rng);
   return values;
+}
+
+// A selection the way that compressors do it.
+std::vector<uint32_t> Select(Selector& selector, absl::Span<const float> values,
+                             double density) {
+  const float threshold =
+      selector.CandidateThreshold(static_cast<int64_t>(values.size()));
+  std::vector<uint32_t> candidates;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::fabs(values[i]) >= threshold) {
+      candidates.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  return selector.SelectFrom(values, density, std::move(candidates));
 }
 
 TEST(TargetCountTest, RoundsUpButNotForRoundingErrors) {
@@ -91,7 +109,7 @@ TEST(SelectExactTest, NeverSelectsZeros) {
 TEST(SelectorTest, SmallTensorsAreSelectedExactlyAndKeepNoThreshold) {
   const auto values = LaplaceVector(1, Selector::kExactBelow - 1);
   Selector selector;
-  EXPECT_EQ(selector.Select(values, 0.01), SelectBySorting(values, 11));
+  EXPECT_EQ(Select(selector, values, 0.01), SelectBySorting(values, 11));
   EXPECT_EQ(selector.state(), SelectorState());
 }
 
@@ -100,7 +118,7 @@ TEST(SelectorTest, FirstSelectionOfALargeTensorIsExact) {
     SCOPED_TRACE(density);
     const auto values = LaplaceVector(2, 20000);
     Selector selector;
-    EXPECT_EQ(selector.Select(values, density),
+    EXPECT_EQ(Select(selector, values, density),
               SelectBySorting(values, TargetCount(20000, density)));
   }
 }
@@ -108,18 +126,18 @@ TEST(SelectorTest, FirstSelectionOfALargeTensorIsExact) {
 TEST(SelectorTest, AllZeroTensorGivesAnEmptySelection) {
   const std::vector<float> zeros(5000, 0.0f);
   Selector selector;
-  EXPECT_THAT(selector.Select(zeros, 0.01), IsEmpty());
+  EXPECT_THAT(Select(selector, zeros, 0.01), IsEmpty());
   EXPECT_EQ(selector.state().threshold, 0);
   // And a threshold from better days does not trip over it.
   selector.set_state({1.0f, 3});
-  EXPECT_THAT(selector.Select(zeros, 0.01), IsEmpty());
+  EXPECT_THAT(Select(selector, zeros, 0.01), IsEmpty());
 }
 
 TEST(SelectorTest, ThresholdAboveEverythingIsReplacedAtOnce) {
   const auto values = LaplaceVector(3, 5000);
   Selector selector;
   selector.set_state({1e9f, 3});
-  EXPECT_EQ(selector.Select(values, 0.01), SelectBySorting(values, 50));
+  EXPECT_EQ(Select(selector, values, 0.01), SelectBySorting(values, 50));
   EXPECT_EQ(selector.state().steps_since_refresh, 0);
 }
 
@@ -127,7 +145,7 @@ TEST(SelectorTest, ThresholdBelowEverythingIsReplacedAtOnce) {
   const auto values = LaplaceVector(4, 5000);
   Selector selector;
   selector.set_state({1e-9f, 3});
-  EXPECT_EQ(selector.Select(values, 0.01), SelectBySorting(values, 50));
+  EXPECT_EQ(Select(selector, values, 0.01), SelectBySorting(values, 50));
   EXPECT_EQ(selector.state().steps_since_refresh, 0);
 }
 
@@ -137,73 +155,83 @@ TEST(SelectorTest, FewNonzerosAreAllSelected) {
   values[4999] = -3;
   Selector selector;
   for (int step = 0; step < 3; ++step) {
-    EXPECT_THAT(selector.Select(values, 0.01), ElementsAre(17, 4999));
+    EXPECT_THAT(Select(selector, values, 0.01), ElementsAre(17, 4999));
   }
 }
 
 TEST(SelectorTest, EqualMagnitudesBeyondTheCapGoLowestPositionFirst) {
   std::vector<float> values(5000, -2.0f);
   Selector selector;
-  const auto selected = selector.Select(values, 0.01);
+  const auto selected = Select(selector, values, 0.01);
   ASSERT_THAT(selected, SizeIs(50));
   EXPECT_EQ(selected.back(), 49u);
   // Error feedback then makes the rest larger than what was sent.
   for (const uint32_t p : selected) values[p] = 0;
-  EXPECT_EQ(selector.Select(values, 0.01).front(), 50u);
+  EXPECT_EQ(Select(selector, values, 0.01).front(), 50u);
 }
 
 TEST(SelectorTest, TiesAtTheThresholdAreAllSentUpToTheCap) {
   std::vector<float> values(5000, 0.25f);
   for (int i = 0; i < 150; ++i) values[static_cast<size_t>(30 * i)] = 1.0f;
   Selector selector;
-  EXPECT_THAT(selector.Select(values, 0.01), SizeIs(150));  // cap is 200
+  EXPECT_THAT(Select(selector, values, 0.01), SizeIs(150));  // cap is 200
 }
 
 TEST(SelectorTest, TiesBeyondTheCapAreLeftOutWhenOthersAreLarger) {
   std::vector<float> values(5000, 0.25f);
   values[7] = values[4000] = 1.0f;
   Selector selector;
-  EXPECT_THAT(selector.Select(values, 0.01), ElementsAre(7, 4000));
+  EXPECT_THAT(Select(selector, values, 0.01), ElementsAre(7, 4000));
 }
 
 TEST(SelectorTest, IsRefreshedAfter64StepsOfReuse) {
   Selector selector;
   std::vector<int> refreshes;
   for (int step = 0; step < 200; ++step) {
-    selector.Select(LaplaceVector(100 + static_cast<uint64_t>(step), 20000),
-                    0.05);
+    Select(selector, LaplaceVector(100 + static_cast<uint64_t>(step), 20000),
+           0.05);
     if (selector.state().steps_since_refresh == 0) refreshes.push_back(step);
   }
   EXPECT_THAT(refreshes, ElementsAre(0, 65, 130, 195));
 }
 
-TEST(SelectorTest, SelectFromCandidatesEqualsSelect) {
-  Selector whole;
-  Selector halves;
-  for (uint64_t step = 0; step < 70; ++step) {
-    SCOPED_TRACE(step);
-    const auto values = LaplaceVector(step, 3000);
-    const float threshold = halves.CandidateThreshold(3000);
-    std::vector<uint32_t> candidates;
-    for (uint32_t i = 0; i < 3000; ++i) {
-      if (std::fabs(values[i]) >= threshold) candidates.push_back(i);
-    }
-    ASSERT_EQ(halves.SelectFrom(values, 0.01, candidates),
-              whole.Select(values, 0.01));
-    ASSERT_EQ(halves.state(), whole.state());
-  }
-}
-
 TEST(SelectorTest, StateIsTheWholeHistory) {
   Selector original;
   for (uint64_t step = 0; step < 20; ++step) {
-    original.Select(LaplaceVector(step, 3000), 0.01);
+    Select(original, LaplaceVector(step, 3000), 0.01);
   }
   Selector restored;
   restored.set_state(original.state());
   for (uint64_t step = 20; step < 40; ++step) {
     const auto values = LaplaceVector(step, 3000);
-    ASSERT_EQ(restored.Select(values, 0.01), original.Select(values, 0.01));
+    ASSERT_EQ(Select(restored, values, 0.01), Select(original, values, 0.01));
+  }
+}
+
+TEST(SelectorStateTest, TextKeepsEveryBit) {
+  for (const SelectorState& state :
+       {SelectorState{}, SelectorState{0.1f, 7},
+        SelectorState{std::numeric_limits<float>::denorm_min(), 64},
+        SelectorState{std::numeric_limits<float>::max(), 1}}) {
+    EXPECT_THAT(ParseSelectorState(FormatSelectorState(state)),
+                IsOkAndHolds(state));
+  }
+  EXPECT_EQ(FormatSelectorState({1.0f, 3}), "1065353216 3");
+  // As workers once wrote it.
+  EXPECT_THAT(ParseSelectorState("1065353216,3"),
+              IsOkAndHolds(SelectorState{1.0f, 3}));
+}
+
+TEST(SelectorStateTest, RefusesWhatNoSelectorHas) {
+  for (const char* text :
+       {"", "1065353216", "1065353216 ", " 3", "1065353216 3 4", "x 3", "1 x",
+        "-1 3", "4294967296 3", "1065353216 -1", "1065353216 65",
+        "3212836864 3" /* -1 */, "2139095040 3" /* infinity */,
+        "2143289344 3" /* NaN */}) {
+    EXPECT_THAT(ParseSelectorState(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("no selector's state")))
+        << text;
   }
 }
 

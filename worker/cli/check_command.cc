@@ -44,8 +44,7 @@ void PrintPlan(const RunPlan& plan) {
   std::printf("dense        %s a step, worker and direction\n",
               HumanBytes(4.0 * parameters).c_str());
   std::printf("compression  %s", config.compression.policy.c_str());
-  if (config.compression.policy == "fixed" ||
-      config.compression.policy == "warmup") {
+  if (config.compression.is_sparse()) {
     const int64_t steady = std::min(plan.steady_from(), plan.total_steps() - 1);
     std::printf("; from step %lld density %g up, %g down",
                 static_cast<long long>(steady), plan.Up(0, steady).density,
