@@ -124,28 +124,27 @@ std::string DownDensity(const Config& c) {
       "training diverges");
 }
 
-std::string WarmupStart(const Config& c) {
-  if (c.compression.policy != "warmup" ||
-      c.compression.warmup.start >= c.compression.density) {
+// Of a density of the warm-up's ladder; `why` says it of this one.
+std::string AtLeastDensity(const Config& c, double found,
+                           absl::string_view why) {
+  if (c.compression.policy != "warmup" || found >= c.compression.density) {
     return "";
   }
-  return absl::StrCat("found ", FormatNumber(c.compression.warmup.start),
+  return absl::StrCat("found ", FormatNumber(found),
                       "; allowed: at least compression.density, ",
-                      FormatNumber(c.compression.density),
-                      ": the ladder leads down to it. Without a ladder write "
-                      "compression.policy: fixed");
+                      FormatNumber(c.compression.density), ": ", why);
+}
+
+std::string WarmupStart(const Config& c) {
+  return AtLeastDensity(c, c.compression.warmup.start,
+                        "the ladder leads down to it. Without a ladder write "
+                        "compression.policy: fixed");
 }
 
 std::string WarmupCap(const Config& c) {
-  if (c.compression.policy != "warmup" ||
-      c.compression.warmup.cap >= c.compression.density) {
-    return "";
-  }
-  return absl::StrCat("found ", FormatNumber(c.compression.warmup.cap),
-                      "; allowed: at least compression.density, ",
-                      FormatNumber(c.compression.density),
-                      ": a lower cap would make the warm-up sparser than what "
-                      "follows");
+  return AtLeastDensity(c, c.compression.warmup.cap,
+                        "a lower cap would make the warm-up sparser than what "
+                        "follows");
 }
 
 std::vector<ConfigRule> BuildRules() {
