@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
@@ -19,8 +21,7 @@ namespace {
 // With errno. NotFound whatever the reason: to its reader a data file that may
 // not be opened is missing.
 absl::Status CannotOpen(const std::string& path, int error) {
-  return absl::NotFoundError(
-      absl::StrCat("cannot open ", path, ": ", std::strerror(error)));
+  return absl::NotFoundError(ErrnoMessage(error, path, "open"));
 }
 
 // zlib's gzread passes plain files through unchanged.
@@ -59,7 +60,7 @@ class FileSource : public ByteSource {
     int code = Z_OK;
     const std::string reason = gzerror(file_, &code);
     if (code == Z_ERRNO) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
+      return ErrnoToStatus(errno, path_, "read");
     }
     if (code == Z_BUF_ERROR) {
       return absl::DataLossError(
@@ -141,6 +142,28 @@ absl::StatusOr<int64_t> FileSize(const std::string& path) {
     return absl::NotFoundError(absl::StrCat(path, " is not a file"));
   }
   return static_cast<int64_t>(info.st_size);
+}
+
+bool FileExists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+absl::Status CheckDataFolder(const std::string& path, const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(
+      FileExists(path)
+          ? absl::StrCat(path, " for the data set ", name, " is not a folder")
+          : absl::StrCat("no folder ", path, " for the data set ", name));
+}
+
+std::string ReadForMessage(ByteSource& source, size_t size) {
+  std::string bytes(size, '\0');
+  const absl::StatusOr<size_t> got = source.ReadSome(
+      absl::MakeSpan(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()));
+  bytes.resize(got.ok() ? *got : 0);
+  return bytes;
 }
 
 std::string LooksLikeWebPage(absl::string_view first_bytes) {

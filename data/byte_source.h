@@ -57,6 +57,20 @@ std::unique_ptr<ByteSource> OpenMemory(absl::string_view bytes,
 // Size of a file as it lies on the disk. NotFound naming the path.
 absl::StatusOr<int64_t> FileSize(const std::string& path);
 
+// Whether there is something of this name; what cannot be looked at is not
+// there.
+bool FileExists(const std::string& path);
+
+// NotFound naming both when `path`, where data set `name` is looked for, does
+// not exist or is no folder.
+absl::Status CheckDataFolder(const std::string& path, const std::string& name);
+
+// Up to `size` bytes more, to tell from them what a damaged source may be;
+// fewer where it ends or cannot be read on.
+std::string ReadForMessage(ByteSource& source, size_t size);
+
+// So many first bytes are enough for LooksLikeWebPage.
+inline constexpr size_t kWebPageBytes = 64;
 // ", and it looks like a web page" when the bytes begin as HTML does, otherwise
 // empty: the usual fate of a download that was refused.
 std::string LooksLikeWebPage(absl::string_view first_bytes);

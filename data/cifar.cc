@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -38,18 +36,13 @@ std::vector<std::string> FileNames(const Layout& layout, Split split) {
   return names;
 }
 
-bool Exists(const std::string& path) {
-  std::error_code ignored;  // whatever cannot be looked at is not there
-  return std::filesystem::exists(path, ignored);
-}
-
 // The folder that has the first file of the layout, or an empty string.
 std::string FindFolder(const std::string& path, const Layout& layout,
                        Split split) {
   const std::string first = FileNames(layout, split).front();
   for (const std::string& folder :
        {path, absl::StrCat(path, "/", layout.folder)}) {
-    if (Exists(absl::StrCat(folder, "/", first))) return folder;
+    if (FileExists(absl::StrCat(folder, "/", first))) return folder;
   }
   return "";
 }
@@ -67,13 +60,7 @@ absl::Status CheckBinarySize(const std::string& path, int64_t records) {
   const int64_t expected = records * kRecordBytes;
   if (found == expected) return absl::OkStatus();
   RV_ASSIGN_OR_RETURN(auto source, OpenFile(path));
-  std::string start(64, '\0');
-  RV_ASSIGN_OR_RETURN(
-      const size_t got,
-      source->ReadSome(absl::MakeSpan(reinterpret_cast<uint8_t*>(start.data()),
-                                      start.size())));
-  start.resize(got);
-  std::string reason = LooksLikeWebPage(start);
+  std::string reason = LooksLikeWebPage(ReadForMessage(*source, kWebPageBytes));
   if (reason.empty() && found > 0 && found < expected) {
     reason = absl::StrCat(": cut in record ", found / kRecordBytes);
   }
@@ -138,7 +125,7 @@ absl::Status AppendCifarPickle(absl::string_view bytes, const std::string& name,
   if (!batch.ok()) {
     return absl::DataLossError(
         absl::StrCat(name, ": ", batch.status().message(),
-                     LooksLikeWebPage(bytes.substr(0, 64))));
+                     LooksLikeWebPage(bytes.substr(0, kWebPageBytes))));
   }
   if (batch->rows != records || batch->columns != kImageBytes) {
     return absl::DataLossError(absl::StrCat(
@@ -173,10 +160,7 @@ absl::Status AppendCifarPickle(absl::string_view bytes, const std::string& name,
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenCifar10(
     const std::string& path, Split split, int64_t records_per_file) {
-  if (!Exists(path)) {
-    return absl::NotFoundError(
-        absl::StrCat("no folder ", path, " for the data set cifar10"));
-  }
+  RV_RETURN_IF_ERROR(CheckDataFolder(path, "cifar10"));
   bool binary = true;
   std::string folder = FindFolder(path, kBinary, split);
   if (folder.empty()) {

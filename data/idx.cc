@@ -1,8 +1,6 @@
 #include "data/idx.h"
 
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,10 +41,13 @@ absl::Status ReadHeader(ByteSource& source, absl::Span<const int64_t> expected,
   const uint32_t expected_magic =
       0x800u | static_cast<uint32_t>(expected.size());
   if (magic != expected_magic) {
+    const std::string start =
+        std::string(word, word + sizeof(word)) +
+        ReadForMessage(source, kWebPageBytes - sizeof(word));
     return absl::DataLossError(absl::StrFormat(
         "%s: it begins with 0x%08x, an idx file of %s begins with 0x%08x%s",
         source.name(), magic, std::string(what), expected_magic,
-        word[0] == '<' ? ", and it looks like a web page" : ""));
+        LooksLikeWebPage(start)));
   }
   for (size_t d = 0; d < expected.size(); ++d) {
     RV_RETURN_IF_ERROR(source.Read(absl::MakeSpan(word), "the header"));
@@ -60,11 +61,6 @@ absl::Status ReadHeader(ByteSource& source, absl::Span<const int64_t> expected,
   return absl::OkStatus();
 }
 
-bool Exists(const std::string& path) {
-  std::error_code ignored;  // whatever cannot be looked at is not there
-  return std::filesystem::exists(path, ignored);
-}
-
 // The plain file before the packed one, `path` before torchvision's folder.
 absl::StatusOr<std::string> FindFile(const IdxSet& set, const std::string& path,
                                      const std::string& file) {
@@ -72,7 +68,7 @@ absl::StatusOr<std::string> FindFile(const IdxSet& set, const std::string& path,
        {path, absl::StrCat(path, "/", set.folder, "/raw")}) {
     for (const char* extension : {"", ".gz"}) {
       std::string candidate = absl::StrCat(folder, "/", file, extension);
-      if (Exists(candidate)) return candidate;
+      if (FileExists(candidate)) return candidate;
     }
   }
   return absl::NotFoundError(
@@ -124,10 +120,7 @@ absl::Status ReadIdxLabels(ByteSource& source, int64_t count,
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIdx(const IdxSet& set,
                                                        const std::string& path,
                                                        Split split) {
-  if (!Exists(path)) {
-    return absl::NotFoundError(
-        absl::StrCat("no folder ", path, " for the data set ", set.name));
-  }
+  RV_RETURN_IF_ERROR(CheckDataFolder(path, set.name));
   const bool train = split == Split::kTrain;
   const std::string prefix = train ? "train" : "t10k";
   const int64_t count = train ? set.train_images : set.test_images;

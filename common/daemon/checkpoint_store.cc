@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/run_folder.h"
 
@@ -34,8 +34,7 @@ constexpr char kStepKey[] = "checkpoint_step";
 
 absl::Status FileError(const std::string& path, absl::string_view action,
                        int error) {
-  return absl::InternalError(
-      absl::StrCat(path, ": cannot ", action, ": ", std::strerror(error)));
+  return absl::InternalError(ErrnoMessage(error, path, action));
 }
 
 // Makes the names in a folder durable.

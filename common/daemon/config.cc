@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config_keys.h"
 #include "common/daemon/config_rules.h"
@@ -203,7 +203,7 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": cannot read the config: ", std::strerror(errno)));
+        ErrnoMessage(errno, path, "read the config"));
   }
   // One byte more than is allowed is enough to be refused, and an endless file
   // such as a device is not read to its end.
@@ -211,7 +211,7 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.fail() && !in.eof())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": cannot read the config: ", std::strerror(errno)));
+        ErrnoMessage(errno, path, "read the config"));
   }
   text.resize(static_cast<size_t>(in.gcount()));
   return text;

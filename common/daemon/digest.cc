@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/errno_status.h"
 
 namespace rivulet {
 namespace {
@@ -58,8 +58,7 @@ absl::StatusOr<std::string> Sha256HexOfFile(const std::string& path) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+    return absl::NotFoundError(ErrnoMessage(errno, path, "open"));
   }
   Sha256 sha;
   std::vector<char> block(kBlockBytes);
@@ -68,8 +67,7 @@ absl::StatusOr<std::string> Sha256HexOfFile(const std::string& path) {
     sha.Add(block.data(), static_cast<size_t>(in.gcount()));
   }
   if (!in.eof()) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
+    return absl::DataLossError(ErrnoMessage(errno, path, "read"));
   }
   return sha.Hex();
 }

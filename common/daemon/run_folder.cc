@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
@@ -20,8 +20,8 @@ namespace {
 absl::Status Denied(const std::string& path, absl::string_view action,
                     int error) {
   return absl::PermissionDeniedError(absl::StrCat(
-      path, ": cannot ", action, ": ", std::strerror(error), " (errno ", error,
-      "); write local.run_dir or --run-dir to name a folder that this user can "
+      ErrnoMessage(error, path, action),
+      "; write local.run_dir or --run-dir to name a folder that this user can "
       "read and write"));
 }
 

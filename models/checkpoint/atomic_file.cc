@@ -12,16 +12,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
 namespace {
-
-absl::Status SystemError(absl::string_view action, const std::string& path) {
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", action, " ", path,
-                                                 " (errno ", error, ")"));
-}
 
 // A renamed file survives a power failure only once its folder is on the disk.
 absl::Status SyncFolderOf(const std::string& path) {
@@ -31,11 +26,11 @@ absl::Status SyncFolderOf(const std::string& path) {
       parent.empty() ? std::string(".") : parent.string();
   const int descriptor =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return SystemError("open the folder", folder);
+  if (descriptor < 0) return ErrnoToStatus(errno, folder, "open the folder");
   // Some file systems cannot sync folders and say so by EINVAL.
   absl::Status status = absl::OkStatus();
   if (fsync(descriptor) != 0 && errno != EINVAL) {
-    status = SystemError("sync the folder", folder);
+    status = ErrnoToStatus(errno, folder, "sync the folder");
   }
   close(descriptor);
   return status;
@@ -62,7 +57,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
   // What an earlier process of the same number left behind is overwritten.
   const int descriptor =
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return SystemError("create", temporary);
+  if (descriptor < 0) return ErrnoToStatus(errno, temporary, "create");
   return std::unique_ptr<AtomicFile>(
       new AtomicFile(path, std::move(temporary), descriptor));
 }
@@ -72,7 +67,7 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
     const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return SystemError("write", temporary_);
+      return ErrnoToStatus(errno, temporary_, "write");
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
@@ -81,15 +76,15 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
 
 absl::Status AtomicFile::CloseDescriptor() {
   const int descriptor = std::exchange(descriptor_, -1);
-  if (close(descriptor) != 0) return SystemError("close", temporary_);
+  if (close(descriptor) != 0) return ErrnoToStatus(errno, temporary_, "close");
   return absl::OkStatus();
 }
 
 absl::Status AtomicFile::Commit() {
-  if (fsync(descriptor_) != 0) return SystemError("sync", temporary_);
+  if (fsync(descriptor_) != 0) return ErrnoToStatus(errno, temporary_, "sync");
   RV_RETURN_IF_ERROR(CloseDescriptor());
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return SystemError("rename a temporary file to", path_);
+    return ErrnoToStatus(errno, path_, "put a temporary file in its place");
   }
   renamed_ = true;
   return SyncFolderOf(path_);

@@ -22,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/crc32c.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "models/checkpoint/atomic_file.h"
 #include "nlohmann/json.hpp"
@@ -411,7 +412,7 @@ absl::Status ReadFully(int descriptor, const std::string& path, uint64_t offset,
                               static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+      return ErrnoToStatus(errno, path, "read");
     }
     if (got == 0) {
       return absl::DataLossError(
@@ -449,7 +450,7 @@ absl::StatusOr<TensorFile> ReadTensorFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (file.get() < 0 || fstat(file.get(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    return ErrnoToStatus(errno, path, "open");
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::NotFoundError(absl::StrCat(path, " is not a file"));

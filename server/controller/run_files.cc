@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/version.h"
 #include "models/checkpoint/tensor_file.h"
@@ -94,12 +94,10 @@ absl::Status MetricsFile::Append(const MetricsRow& row) {
   int error = errno;
   if (file != nullptr && std::fclose(file) != 0 && wrote) {
     error = errno;
-    return absl::UnavailableError(
-        absl::StrCat(path_, ": ", std::strerror(error)));
+    return absl::UnavailableError(ErrnoMessage(error, path_, "write"));
   }
   if (!wrote) {
-    return absl::UnavailableError(
-        absl::StrCat(path_, ": ", std::strerror(error)));
+    return absl::UnavailableError(ErrnoMessage(error, path_, "write"));
   }
   return absl::OkStatus();
 }
@@ -219,7 +217,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     const int error = errno;
-    const std::string message = absl::StrCat(path, ": ", std::strerror(error));
+    const std::string message = ErrnoMessage(error, path, "open");
     return error == ENOENT ? absl::NotFoundError(message)
                            : absl::UnavailableError(message);
   }

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/crc32c.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "models/checkpoint/tensor_file.h"
 
@@ -24,8 +24,7 @@ constexpr uint32_t kMaxRecordBytes = 1 << 20;
 
 absl::Status FileError(const std::string& path, absl::string_view action) {
   const int error = errno;
-  const std::string message =
-      absl::StrCat(path, ": ", action, ": ", std::strerror(error));
+  const std::string message = ErrnoMessage(error, path, action);
   return error == EACCES || error == EPERM || error == EROFS
              ? absl::PermissionDeniedError(message)
              : absl::UnavailableError(message);
@@ -62,7 +61,7 @@ absl::Status WriteAt(int fd, const std::string& path, absl::string_view bytes,
     bytes.remove_prefix(static_cast<size_t>(wrote));
     offset += wrote;
   }
-  if (fdatasync(fd) != 0) return FileError(path, "fdatasync");
+  if (fdatasync(fd) != 0) return FileError(path, "sync");
   return absl::OkStatus();
 }
 
@@ -142,7 +141,7 @@ absl::StatusOr<std::unique_ptr<ScheduleLog>> ScheduleLog::Open(
   RV_ASSIGN_OR_RETURN(log->entries_, Parse(path, bytes, &used));
   log->size_bytes_ = static_cast<int64_t>(used);
   if (used < bytes.size() && ftruncate(fd, log->size_bytes_) != 0) {
-    return FileError(path, "ftruncate");
+    return FileError(path, "cut off its damaged end");
   }
   return log;
 }

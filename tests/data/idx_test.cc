@@ -123,6 +123,8 @@ TEST(IdxTest, NamesDamagedFilesWithRecordAndReason) {
        "cut in record 3: 784 bytes expected at byte 2368, 100 found"},
       {images + "x", labels, "more bytes after the 15696"},
       {"<!DOCTYPE html>", labels, "looks like a web page"},
+      {"<svg>", labels,
+       "begins with 0x3c737667, an idx file of images begins with 0x00000803"},
       {labels, labels,
        "begins with 0x00000801, an idx file of images begins with 0x00000803"},
       {IdxImages(kImages - 1), labels,
