@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -15,56 +16,90 @@ namespace {
 constexpr int64_t kKeepWholeBelow = 4 * kSegmentAlignment;
 constexpr double kMaxImbalance = 1.1;
 
-// A run of elements that is not cut.
-struct Unit {
-  int tensor = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
+// The parameters laid end to end, as runs of elements ("units") that are not
+// cut: a whole tensor below `keep_whole_below` elements, otherwise its pieces
+// of kSegmentAlignment. Units are counted, not listed: a tensor may have
+// millions.
+class Units {
+ public:
+  Units(const Manifest& manifest, int64_t keep_whole_below) {
+    tensors_.reserve(manifest.parameters.size() + 1);
+    Tensor next;  // where the next tensor begins
+    for (const TensorSpec& spec : manifest.parameters) {
+      const int64_t size = spec.num_elements();
+      next.unit_size = size < keep_whole_below ? size : kSegmentAlignment;
+      tensors_.push_back(next);
+      if (size == 0) continue;
+      next.first_element += size;
+      next.first_unit += (size - 1) / next.unit_size + 1;
+    }
+    tensors_.push_back(next);
+  }
+
+  int64_t count() const { return tensors_.back().first_unit; }
+  int64_t num_elements() const { return tensors_.back().first_element; }
+
+  // Elements before unit `unit`, in [0, count()].
+  int64_t ElementsBefore(int64_t unit) const {
+    // The last tensor that begins at or before it.
+    const auto after = std::upper_bound(
+        tensors_.begin(), tensors_.end(), unit,
+        [](int64_t u, const Tensor& t) { return u < t.first_unit; });
+    const Tensor& tensor = *(after - 1);
+    return tensor.first_element + (unit - tensor.first_unit) * tensor.unit_size;
+  }
+
+  // The first unit that has at least `elements`, in [0, num_elements()], before
+  // it.
+  int64_t FirstWith(int64_t elements) const {
+    // The last tensor that begins at or before that element.
+    const auto after = std::upper_bound(
+        tensors_.begin(), tensors_.end(), elements,
+        [](int64_t e, const Tensor& t) { return e < t.first_element; });
+    const Tensor& tensor = *(after - 1);
+    const int64_t inside = elements - tensor.first_element;
+    if (inside == 0) return tensor.first_unit;
+    return tensor.first_unit + (inside - 1) / tensor.unit_size + 1;
+  }
+
+ private:
+  struct Tensor {
+    int64_t first_element = 0;
+    int64_t first_unit = 0;
+    int64_t unit_size = 1;
+  };
+  std::vector<Tensor> tensors_;  // and one past the last
 };
 
-std::vector<Unit> UnitsOf(const Manifest& manifest, int64_t keep_whole_below) {
-  std::vector<Unit> units;
-  for (size_t t = 0; t < manifest.parameters.size(); ++t) {
-    const int64_t size = manifest.parameters[t].num_elements();
-    const int64_t unit = size < keep_whole_below ? size : kSegmentAlignment;
-    for (int64_t begin = 0; begin < size; begin += unit) {
-      units.push_back(
-          {static_cast<int>(t), begin, std::min(begin + unit, size)});
-    }
-  }
-  return units;
-}
-
-// Where each shard's units begin, plus the end: the boundary between units that
-// is nearest to an equal share, moved as far as needed to leave no shard empty.
-// Needs at least as many units as shards.
+// Where each shard's elements begin, plus the end: the boundary between units
+// that is nearest to an equal share, moved as far as needed to leave no shard
+// empty. Needs at least as many units as shards.
 struct Cuts {
-  std::vector<size_t> at;
+  std::vector<int64_t> at;
   int64_t largest = 0;  // elements of the fullest shard
 };
 
-Cuts CutEvenly(const std::vector<Unit>& units, int num_shards) {
-  std::vector<int64_t> offsets = {0};  // elements before unit i
-  for (const Unit& unit : units) {
-    offsets.push_back(offsets.back() + (unit.end - unit.begin));
-  }
-  const int64_t total = offsets.back();
+Cuts CutEvenly(const Units& units, int num_shards) {
+  const int64_t total = units.num_elements();
   Cuts cuts;
   cuts.at.push_back(0);
+  int64_t last_unit = 0;
   for (int shard = 1; shard <= num_shards; ++shard) {
     // total / n and total % n apart, so that nothing overflows.
     const int64_t target =
         total / num_shards * shard + total % num_shards * shard / num_shards;
-    size_t cut = std::lower_bound(offsets.begin(), offsets.end(), target) -
-                 offsets.begin();
-    if (cut > 0 && target - offsets[cut - 1] <= offsets[cut] - target) --cut;
-    const size_t latest =
-        units.size() - static_cast<size_t>(num_shards - shard);
-    cut = std::clamp(cut, cuts.at.back() + 1, latest);
-    if (shard == num_shards) cut = units.size();
-    cuts.largest =
-        std::max(cuts.largest, offsets[cut] - offsets[cuts.at.back()]);
-    cuts.at.push_back(cut);
+    int64_t unit = units.FirstWith(target);
+    if (unit > 0 && target - units.ElementsBefore(unit - 1) <=
+                        units.ElementsBefore(unit) - target) {
+      --unit;
+    }
+    unit =
+        std::clamp(unit, last_unit + 1, units.count() - (num_shards - shard));
+    if (shard == num_shards) unit = units.count();
+    last_unit = unit;
+    const int64_t end = units.ElementsBefore(unit);
+    cuts.largest = std::max(cuts.largest, end - cuts.at.back());
+    cuts.at.push_back(end);
   }
   return cuts;
 }
@@ -77,47 +112,45 @@ absl::StatusOr<Partition> Partition::Create(const Manifest& manifest,
     return absl::InvalidArgumentError(absl::StrCat(
         "number of shards is ", num_shards, ", allowed is at least 1"));
   }
-  const size_t wanted = static_cast<size_t>(num_shards);
-  std::vector<Unit> units = UnitsOf(manifest, /*keep_whole_below=*/0);
-  if (units.size() < wanted) {
+  const Units smallest(manifest, /*keep_whole_below=*/0);
+  if (smallest.count() < num_shards) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", manifest.model, " with ", manifest.num_parameters(),
-        " parameters can be split among at most ", units.size(),
+        " parameters can be split among at most ", smallest.count(),
         " shards, found ", num_shards));
   }
-  Cuts cuts = CutEvenly(units, num_shards);
-  std::vector<Unit> whole = UnitsOf(manifest, kKeepWholeBelow);
-  if (whole.size() >= wanted) {
+  Cuts cuts = CutEvenly(smallest, num_shards);
+  const Units whole(manifest, kKeepWholeBelow);
+  if (whole.count() >= num_shards) {
     Cuts candidate = CutEvenly(whole, num_shards);
     const double mean =
         static_cast<double>(manifest.num_parameters()) / num_shards;
     if (static_cast<double>(candidate.largest) <= kMaxImbalance * mean ||
         candidate.largest <= cuts.largest) {
-      units = std::move(whole);
       cuts = std::move(candidate);
     }
   }
 
   Partition partition;
-  partition.by_shard_.resize(wanted);
+  partition.by_shard_.resize(static_cast<size_t>(num_shards));
   partition.by_tensor_.resize(manifest.parameters.size());
-  for (int shard = 0; shard < num_shards; ++shard) {
-    std::vector<Segment>& owned = partition.by_shard_[shard];
-    for (size_t u = cuts.at[shard]; u < cuts.at[shard + 1]; ++u) {
-      const Unit& unit = units[u];
-      if (!owned.empty() && owned.back().tensor == unit.tensor) {
-        owned.back().end = unit.end;
-        continue;
-      }
-      owned.push_back({.tensor = unit.tensor,
-                       .begin = unit.begin,
-                       .end = unit.end,
+  int64_t tensor_begin = 0;
+  int shard = 0;
+  for (size_t t = 0; t < manifest.parameters.size(); ++t) {
+    const int64_t size = manifest.parameters[t].num_elements();
+    for (int64_t begin = 0; begin < size;) {
+      while (cuts.at[shard + 1] <= tensor_begin + begin) ++shard;
+      const int64_t end = std::min(size, cuts.at[shard + 1] - tensor_begin);
+      std::vector<Segment>& owned = partition.by_shard_[shard];
+      owned.push_back({.tensor = static_cast<int>(t),
+                       .begin = begin,
+                       .end = end,
                        .shard = shard,
                        .local = static_cast<int>(owned.size())});
+      partition.by_tensor_[t].push_back(owned.back());
+      begin = end;
     }
-    for (const Segment& segment : owned) {
-      partition.by_tensor_[segment.tensor].push_back(segment);
-    }
+    tensor_begin += size;
   }
   return partition;
 }

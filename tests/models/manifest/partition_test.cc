@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::StatusIs;
+using ::testing::AnyOf;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 
 Manifest OfSizes(const std::vector<int64_t>& sizes) {
@@ -148,6 +151,67 @@ TEST(PartitionTest, AnyManifestIsOwnedExactlyOnce) {
     ASSERT_EQ(partition.ok(), pieces >= shards) << partition.status();
     if (partition.ok()) ExpectSound(manifest, *partition, shards);
   }
+}
+
+// The rule of the header, by listing every piece: where each shard begins.
+std::vector<int64_t> CutsByListing(const std::vector<int64_t>& sizes,
+                                   int64_t keep_whole_below, int num_shards) {
+  std::vector<int64_t> offsets = {0};
+  for (const int64_t size : sizes) {
+    const int64_t unit = size < keep_whole_below ? size : kSegmentAlignment;
+    const int64_t begin = offsets.back();
+    for (int64_t at = 0; at < size; at += unit) {
+      offsets.push_back(begin + std::min(at + unit, size));
+    }
+  }
+  const int64_t pieces = static_cast<int64_t>(offsets.size()) - 1;
+  if (pieces < num_shards) return {};
+  std::vector<int64_t> cuts = {0};
+  int64_t last = 0;
+  for (int shard = 1; shard < num_shards; ++shard) {
+    const int64_t target = offsets.back() * shard / num_shards;
+    int64_t nearest = 0;
+    for (int64_t i = 0; i <= pieces; ++i) {
+      if (std::abs(offsets[i] - target) < std::abs(offsets[nearest] - target)) {
+        nearest = i;
+      }
+    }
+    last = std::clamp(nearest, last + 1, pieces - (num_shards - shard));
+    cuts.push_back(offsets[last]);
+  }
+  return cuts;
+}
+
+TEST(PartitionTest, CutsAreThoseOfTheListOfAllPieces) {
+  constexpr uint64_t kSeed = 4;
+  for (uint64_t round = 0; round < 300; ++round) {
+    RandomStream rng(kSeed, RandomPurpose::kTest, round);
+    std::vector<int64_t> sizes(1 + rng.UniformInt(12));
+    for (int64_t& size : sizes) {
+      size = 1 + rng.UniformInt(rng.UniformInt(2) == 0 ? 600 : 20000);
+    }
+    const int shards = static_cast<int>(1 + rng.UniformInt(9));
+    SCOPED_TRACE(absl::StrCat("seed ", kSeed, " round ", round));
+    const auto partition = Partition::Create(OfSizes(sizes), shards);
+    if (!partition.ok()) continue;
+    std::vector<int64_t> found;
+    int64_t begin = 0;
+    for (int shard = 0; shard < shards; ++shard) {
+      found.push_back(begin);
+      begin += partition->elements_of_shard(shard);
+    }
+    EXPECT_THAT(found,
+                AnyOf(Eq(CutsByListing(sizes, 0, shards)),
+                      Eq(CutsByListing(sizes, 4 * kSegmentAlignment, shards))));
+  }
+}
+
+TEST(PartitionTest, HugeTensorsCostNothing) {
+  // By pieces of 256 elements this would be a list of 10^13.
+  const std::vector<int64_t> sizes = {int64_t{1} << 50, 5,
+                                      (int64_t{1} << 50) - 1, int64_t{1} << 51};
+  const Manifest manifest = OfSizes(sizes);
+  for (const int shards : {1, 2, 7, 255}) ExpectBalanced(manifest, shards);
 }
 
 TEST(PartitionTest, RefusesNoShardsAndTooMany) {
