@@ -3,31 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "models/layers/residual_block.h"
 
 namespace rivulet {
 namespace {
 
-constexpr int64_t kStageChannels[] = {16, 32, 64};
-
-// n of 6n + 2.
-int64_t BlocksPerStage(const ModelOptions& options) {
-  int64_t depth = 0;
-  RV_CHECK(absl::SimpleAtoi(absl::StripPrefix(options.name, "resnet"), &depth))
-      << options.name << " is not a ResNet";
-  RV_CHECK_EQ((depth - 2) % 6, 0) << options.name;
-  return (depth - 2) / 6;
-}
-
 ConvolutionSpec Stem(const ModelOptions& options, int64_t batch) {
   ConvolutionSpec spec;
   spec.input = {batch, options.channels, options.height, options.width};
-  spec.out_channels = kStageChannels[0];
+  spec.out_channels = kResNetStageChannels[0];
   spec.plain_input = true;
   spec.needs_input_gradient = false;
   return spec;
@@ -37,13 +23,16 @@ std::vector<ResidualBlockOptions> Blocks(const ModelOptions& options,
                                          int64_t batch) {
   std::vector<ResidualBlockOptions> blocks;
   ActivationShape shape = Stem(options, batch).Output();
-  for (int stage = 0; stage < 3; ++stage) {
-    for (int64_t b = 0; b < BlocksPerStage(options); ++b) {
+  const int64_t per_stage = ResNetBlocksPerStage(options.name);
+  int stage = 0;
+  for (const int64_t channels : kResNetStageChannels) {
+    ++stage;
+    for (int64_t b = 0; b < per_stage; ++b) {
       ResidualBlockOptions block;
-      block.name = absl::StrCat("layer", stage + 1, ".", b);
+      block.name = absl::StrCat("layer", stage, ".", b);
       block.input = shape;
-      block.channels = kStageChannels[stage];
-      block.stride = stage > 0 && b == 0 ? 2 : 1;
+      block.channels = channels;
+      block.stride = stage > 1 && b == 0 ? 2 : 1;
       block.norm = options.norm;
       block.group_size = options.group_size;
       shape = block.Second().Output();

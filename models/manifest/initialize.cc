@@ -89,9 +89,6 @@ void InitializeTensor(const TensorSpec& spec, uint64_t seed, int index,
     case Init::kOne:
       for (float& value : values) value = 1;
       return;
-    case Init::kKaimingNormalFanIn:
-      FillNormal(2.0 / static_cast<double>(spec.fan_in), &rng, values);
-      return;
     case Init::kKaimingNormalFanOut:
       FillNormal(2.0 / static_cast<double>(spec.fan_out), &rng, values);
       return;

@@ -19,6 +19,8 @@ namespace {
 // Far above any real model, far below what overflows a product of two.
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
 constexpr size_t kMaxHiddenLayers = 64;
+// Positions in a tensor travel as 32 bits.
+constexpr int64_t kMaxTensorElements = 0xFFFFFFFF;
 
 int64_t TotalElements(const std::vector<TensorSpec>& specs) {
   int64_t total = 0;
@@ -54,8 +56,6 @@ const char* InitName(Init init) {
       return "zero";
     case Init::kOne:
       return "one";
-    case Init::kKaimingNormalFanIn:
-      return "kaiming_normal_fan_in";
     case Init::kKaimingNormalFanOut:
       return "kaiming_normal_fan_out";
     case Init::kUniformFanIn:
@@ -171,27 +171,28 @@ absl::Status CheckSizes(const ModelOptions& options, int64_t least_side) {
 // He et al. 2016 (CVPR), section 4.2, with parameter-free shortcuts (option A):
 // a 3x3 convolution, three stages of n = (depth - 2) / 6 blocks with 16, 32, 64
 // channels of which the last two begin with stride 2, and a linear layer.
-absl::StatusOr<Manifest> BuildResNet(const ModelOptions& options, int depth) {
+absl::StatusOr<Manifest> BuildResNet(const ModelOptions& options) {
   // Two strides of 2 must leave something to halve.
   constexpr int64_t kLeastSide = 4;
   RV_RETURN_IF_ERROR(CheckSizes(options, kLeastSide));
-  constexpr int64_t kStageChannels[] = {16, 32, 64};
   if (options.norm == NormKind::kGroup &&
-      (options.group_size < 1 || kStageChannels[0] % options.group_size != 0)) {
+      (options.group_size < 1 ||
+       kResNetStageChannels[0] % options.group_size != 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", options.name, ": group size is ", options.group_size,
-        ", allowed are the divisors of ", kStageChannels[0],
+        ", allowed are the divisors of ", kResNetStageChannels[0],
         " (the channels of the first stage): 1, 2, 4, 8, 16"));
   }
   ManifestBuilder builder(options);
-  builder.Convolution("conv1", kStageChannels[0], options.channels, 3);
-  builder.Norm("bn1", kStageChannels[0]);
-  int64_t in = kStageChannels[0];
-  const int blocks = (depth - 2) / 6;
-  for (int stage = 0; stage < 3; ++stage) {
-    const int64_t out = kStageChannels[stage];
-    for (int block = 0; block < blocks; ++block) {
-      const std::string prefix = absl::StrCat("layer", stage + 1, ".", block);
+  builder.Convolution("conv1", kResNetStageChannels[0], options.channels, 3);
+  builder.Norm("bn1", kResNetStageChannels[0]);
+  int64_t in = kResNetStageChannels[0];
+  const int64_t blocks = ResNetBlocksPerStage(options.name);
+  int stage = 0;
+  for (const int64_t out : kResNetStageChannels) {
+    ++stage;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const std::string prefix = absl::StrCat("layer", stage, ".", block);
       builder.Convolution(prefix + ".conv1", out, in, 3);
       builder.Norm(prefix + ".bn1", out);
       builder.Convolution(prefix + ".conv2", out, out, 3);
@@ -201,6 +202,16 @@ absl::StatusOr<Manifest> BuildResNet(const ModelOptions& options, int depth) {
   }
   builder.Linear("fc", options.num_classes, in);
   return builder.Build();
+}
+
+// Of the weights between two layers, both within kMaxDimension.
+absl::Status CheckWeights(const std::string& model, int layer, int64_t in,
+                          int64_t out) {
+  if (in * out <= kMaxTensorElements) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", model, ": layer ", layer, " has ", in,
+                   " inputs times ", out, " outputs, allowed are at most ",
+                   kMaxTensorElements, " weights a layer"));
 }
 
 absl::StatusOr<Manifest> BuildMlp(const ModelOptions& options) {
@@ -216,9 +227,12 @@ absl::StatusOr<Manifest> BuildMlp(const ModelOptions& options) {
   for (const int64_t units : options.hidden) {
     RV_RETURN_IF_ERROR(CheckDimension(
         options.name, absl::StrCat("units of hidden layer ", layer), units, 1));
+    RV_RETURN_IF_ERROR(CheckWeights(options.name, layer, in, units));
     builder.Linear(absl::StrCat("fc", layer++), units, in);
     in = units;
   }
+  RV_RETURN_IF_ERROR(
+      CheckWeights(options.name, layer, in, options.num_classes));
   builder.Linear(absl::StrCat("fc", layer), options.num_classes, in);
   return builder.Build();
 }
@@ -243,6 +257,14 @@ std::string Manifest::Canonical() const {
   return text;
 }
 
+int64_t ResNetBlocksPerStage(const std::string& model) {
+  int64_t depth = 0;
+  RV_CHECK(absl::SimpleAtoi(absl::StripPrefix(model, "resnet"), &depth) &&
+           depth > 2 && (depth - 2) % 6 == 0)
+      << model << " is not a ResNet";
+  return (depth - 2) / 6;
+}
+
 const std::vector<std::string>& BuiltInModels() {
   static const auto* const kModels = new std::vector<std::string>{
       "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "mlp"};
@@ -258,11 +280,7 @@ absl::StatusOr<Manifest> BuildManifest(const ModelOptions& options) {
                      "\"?); known are ", absl::StrJoin(known, ", ")));
   }
   if (options.name == "mlp") return BuildMlp(options);
-  int depth = 0;
-  const bool is_depth =
-      absl::SimpleAtoi(absl::StripPrefix(options.name, "resnet"), &depth);
-  RV_CHECK(is_depth) << options.name;
-  return BuildResNet(options, depth);
+  return BuildResNet(options);
 }
 
 }  // namespace rivulet

@@ -33,8 +33,7 @@ enum class TensorKind {
 enum class Init {
   kZero,
   kOne,
-  kKaimingNormalFanIn,   // N(0, 2 / fan_in), He et al. 2015
-  kKaimingNormalFanOut,  // N(0, 2 / fan_out)
+  kKaimingNormalFanOut,  // N(0, 2 / fan_out), He et al. 2015
   kUniformFanIn,         // U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's Linear
 };
 
@@ -79,6 +78,12 @@ struct ModelOptions {
   std::vector<int64_t> hidden = {128,
                                  64};  // mlp only: units of the hidden layers
 };
+
+// Channels of a ResNet's three stages; the first one's are the stem's, too.
+inline constexpr int64_t kResNetStageChannels[] = {16, 32, 64};
+// Residual blocks of each stage of `model`, which is a built-in ResNet: n of
+// its 6n + 2 layers.
+int64_t ResNetBlocksPerStage(const std::string& model);
 
 // The names that BuildManifest takes.
 const std::vector<std::string>& BuiltInModels();

@@ -172,6 +172,17 @@ TEST(ManifestTest, RefusesImpossibleSizes) {
   refused({.name = "mlp", .hidden = {5, 0}}, "units of hidden layer 2 is 0");
   refused({.name = "mlp", .hidden = std::vector<int64_t>(65, 2)},
           "65 hidden layers");
+  // Positions in a tensor have 32 bits.
+  refused({.name = "mlp", .hidden = {65536, 65536}},
+          "layer 2 has 65536 inputs times 65536 outputs, allowed are at most "
+          "4294967295 weights");
+  refused({.name = "mlp", .num_classes = 65536, .hidden = {65536}},
+          "layer 2 has 65536 inputs");
+  refused({.name = "mlp", .hidden = {1 << 24}}, "layer 1 has 3072 inputs");
+  EXPECT_EQ(Build({.name = "mlp", .hidden = {65536, 65535}})
+                .parameters[2]
+                .num_elements(),
+            int64_t{65536} * 65535);
 }
 
 TEST(ManifestTest, CanonicalTextDiffersWheneverAnythingDoes) {
