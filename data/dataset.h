@@ -35,8 +35,11 @@ class Dataset {
   // Mean and standard deviation of each channel, in units of 0..1.
   virtual absl::Span<const float> mean() const = 0;
   virtual absl::Span<const float> stddev() const = 0;
-  // Writes the raw bytes of image `index`, [channels, height, width], and
-  // returns its label.
+  // Writes the raw bytes of image `index`, [channels, height, width], to
+  // `pixels`, shape().size() of them, and returns its label, in [0,
+  // num_classes()). May be called from any thread, from several at once.
+  // OutOfRange for an index that is not in [0, size()), and then nothing is
+  // written. A data set that reads files as it goes may add their errors.
   virtual absl::StatusOr<int32_t> Read(int64_t index,
                                        absl::Span<uint8_t> pixels) const = 0;
 };

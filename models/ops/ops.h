@@ -46,7 +46,7 @@ struct ConvolutionSpec {
   }
   // Multiplications and additions of one forward pass, padding included.
   double ForwardFlops() const;
-  absl::Status Validate() const;
+  absl::Status Validate() const;  // InvalidArgument naming what is out of range
 };
 
 template <typename T>
@@ -76,7 +76,7 @@ struct NormalizationSpec {
   bool relu = false;
   double epsilon = 1e-5;
 
-  absl::Status Validate() const;
+  absl::Status Validate() const;  // InvalidArgument naming what is out of range
 };
 
 template <typename T>
@@ -104,7 +104,7 @@ struct LinearSpec {
   int64_t out = 1;
   bool needs_input_gradient = true;
 
-  absl::Status Validate() const;
+  absl::Status Validate() const;  // InvalidArgument naming what is out of range
 };
 
 template <typename T>
@@ -140,7 +140,7 @@ struct ShortcutSpec {
     return {input.n, out_channels, (input.h + 1) / 2, (input.w + 1) / 2};
   }
   int64_t offset() const { return (out_channels - input.c) / 2; }
-  absl::Status Validate() const;
+  absl::Status Validate() const;  // InvalidArgument naming what is out of range
 };
 
 template <typename T>

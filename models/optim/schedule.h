@@ -21,7 +21,7 @@ struct ScheduleOptions {
   std::vector<int64_t> milestones = {};
   double gamma = 0.1;
 
-  absl::Status Validate() const;
+  absl::Status Validate() const;  // InvalidArgument naming what is out of range
 };
 
 // Rate of step `step` >= 0 (the first step is 0).

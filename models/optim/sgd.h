@@ -19,6 +19,7 @@ namespace rivulet {
 struct SgdOptions {
   double momentum = 0;  // [0, 1); 0 keeps no state
   bool nesterov = false;
+  // InvalidArgument naming the value that is out of range.
   absl::Status Validate() const;
 };
 
