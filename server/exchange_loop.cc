@@ -401,7 +401,6 @@ void ExchangeLoop::SendFinished(bool complete) {
   v1::Finished* finished = message.mutable_finished();
   finished->set_step(static_cast<uint64_t>(core_->version()));
   finished->set_complete(complete);
-  *finished->mutable_traffic() = control_->Traffic();
   control_->Send(std::move(message));
 }
 

@@ -38,8 +38,6 @@ class ShardControl {
   virtual absl::StatusOr<v1::ScheduleEntry> WaitForEntry(uint64_t seq) = 0;
   virtual void Send(v1::DaemonMessage message) = 0;
   virtual void SetStep(uint64_t step) = 0;
-  // What this session has carried so far.
-  virtual v1::Traffic Traffic() const = 0;
 };
 
 struct ExchangeOptions {
@@ -65,7 +63,6 @@ class ExchangeLoop {
 
   // Finished is sent: after the last step, or at a stop.
   bool finished() const { return finished_; }
-  uint64_t schedule_seq() const { return schedule_seq_; }
 
  private:
   struct Worker {  // a stream that said hello

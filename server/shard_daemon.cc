@@ -44,12 +44,6 @@ class SessionControl final : public ShardControl {
     session_->SetStep(step);
     SetLogStep(static_cast<int64_t>(step));
   }
-  v1::Traffic Traffic() const override {
-    v1::Traffic traffic;
-    traffic.set_wire_up(static_cast<uint64_t>(session_->sent().wire()));
-    traffic.set_wire_down(static_cast<uint64_t>(session_->received().wire()));
-    return traffic;
-  }
 
  private:
   SessionClient* const session_;

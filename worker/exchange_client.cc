@@ -13,6 +13,7 @@
 #include "common/base/sync.h"
 #include "common/daemon/client_stream.h"
 #include "common/daemon/dial.h"
+#include "compression/frame.h"
 #include "proto/exchange.grpc.pb.h"
 #include "spdlog/spdlog.h"
 
@@ -24,12 +25,6 @@ constexpr absl::Duration kPoll = absl::Milliseconds(50);
 // Complete updates, and statistics, that may lie here untaken. A shard makes
 // the next one only after this worker has pushed again.
 constexpr size_t kMaxUntaken = 2;
-
-// The same bound as the shard's on a push: dense at 32 bits, plus 1/16, plus
-// room for headers.
-int64_t MaxUpdateBytes(int64_t elements) {
-  return elements * 4 + elements / 4 + (64 << 10);
-}
 
 std::string NameOf(const ExchangeClient::Options& options) {
   return absl::StrCat("shard ", options.shard, " at ", options.address);
@@ -47,7 +42,7 @@ class ExchangeClient::Impl final
             v1::Shard::NewStub(MakeChannel(options.address, options.patience))),
         // A push and statistics are all that can ever wait.
         stream_(name_,
-                2 * MaxUpdateBytes(options.elements) + 8 * options.statistics,
+                2 * MaxFrameBytes(options.elements) + 8 * options.statistics,
                 this) {}
 
   ~Impl() override { Close(); }
@@ -62,11 +57,6 @@ class ExchangeClient::Impl final
     // So that the destructor need not wait for a peer that does not answer.
     if (!status.ok()) Cancel(status);
     return status;
-  }
-
-  // Constant once Dial has succeeded.
-  const v1::ExchangeWelcome& welcome() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return welcome_;
   }
 
   void SendPush(int64_t step, std::string frames, const v1::Commit* commit) {
@@ -252,10 +242,10 @@ class ExchangeClient::Impl final
     }
     const auto size = static_cast<int64_t>(partial_update_->bytes.size() +
                                            piece.data().size());
-    if (size > MaxUpdateBytes(options_.elements)) {
+    if (size > MaxFrameBytes(options_.elements)) {
       return Unexpected(absl::StrCat(size, " bytes as its update of step ",
                                      step, ", the limit is ",
-                                     MaxUpdateBytes(options_.elements)));
+                                     MaxFrameBytes(options_.elements)));
     }
     partial_update_->bytes += piece.data();
     if (!piece.has_end()) return absl::OkStatus();
@@ -352,9 +342,6 @@ absl::StatusOr<std::unique_ptr<ExchangeClient>> ExchangeClient::Connect(
   return std::unique_ptr<ExchangeClient>(new ExchangeClient(std::move(impl)));
 }
 
-const v1::ExchangeWelcome& ExchangeClient::welcome() const {
-  return impl_->welcome();
-}
 int ExchangeClient::shard() const { return impl_->shard(); }
 void ExchangeClient::SendPush(int64_t step, std::string frames) {
   impl_->SendPush(step, std::move(frames), nullptr);

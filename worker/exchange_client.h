@@ -50,8 +50,6 @@ class ExchangeClient final : public ShardStream {
 
   ~ExchangeClient() override;  // Close()
 
-  const v1::ExchangeWelcome& welcome() const;
-
   // ShardStream:
   int shard() const override;
   void SendPush(int64_t step, std::string frames) override;

@@ -13,18 +13,6 @@ constexpr size_t kMaxUnderWay = 8;
 
 }  // namespace
 
-RunTotals& RunTotals::operator+=(const RunTotals& other) {
-  bytes_up += other.bytes_up;
-  bytes_down += other.bytes_down;
-  payload_up += other.payload_up;
-  payload_down += other.payload_down;
-  steady_bytes_up += other.steady_bytes_up;
-  steady_worker_steps += other.steady_worker_steps;
-  samples += other.samples;
-  seconds += other.seconds;
-  return *this;
-}
-
 void RunMetrics::Sums::operator+=(const Sums& other) {
   loss += other.loss;
   correct += other.correct;

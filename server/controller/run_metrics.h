@@ -27,8 +27,6 @@ struct RunTotals {
   int64_t steady_worker_steps = 0;
   int64_t samples = 0;
   double seconds = 0;  // of training alone
-
-  RunTotals& operator+=(const RunTotals& other);
 };
 
 struct RunShape {

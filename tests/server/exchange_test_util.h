@@ -53,7 +53,6 @@ class FakeControl : public ShardControl {
     sent_.push_back(std::move(message));
   }
   void SetStep(uint64_t) override {}
-  v1::Traffic Traffic() const override { return {}; }
 
   void AddEntry(v1::ScheduleEntry entry) {
     MutexLock lock(&mu_);
