@@ -421,6 +421,13 @@ TEST(ShardCoreTest, RefusesAForeignStateAndKeepsItsOwn) {
   no_version.metadata.erase("version");
   EXPECT_THAT(core->Load(no_version),
               StatusIs(absl::StatusCode::kFailedPrecondition));
+  TensorFile no_number = core->Save();
+  for (auto& [key, value] : no_number.metadata) {
+    if (key.rfind("selector.", 0) == 0) value = "2143289344 3";  // NaN
+  }
+  EXPECT_THAT(core->Load(no_number),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no selector's state")));
   EXPECT_EQ(Weights(*core), weights);
   EXPECT_EQ(core->version(), 1);
 }
