@@ -6,6 +6,7 @@ find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
+find_path(UTFCPP_INCLUDE_DIR utf8.h REQUIRED)
 if(RIVULET_ONEDNN)
   # Debian's dnnl-config.cmake asks for OpenCL headers that nothing here needs.
   find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)

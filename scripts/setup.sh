@@ -11,7 +11,7 @@ packages=(
   dataset-fashion-mnist
   libabsl-dev libbenchmark-dev libcli11-dev libdnnl-dev libgmock-dev
   libgrpc++-dev libgtest-dev libhwy-dev libisal-dev libprotobuf-dev
-  librandom123-dev libspdlog-dev libssl-dev libyaml-cpp-dev
+  librandom123-dev libspdlog-dev libssl-dev libutfcpp-dev libyaml-cpp-dev
   nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 for argument in "$@"; do
