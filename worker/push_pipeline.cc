@@ -27,11 +27,12 @@ absl::StatusOr<std::unique_ptr<PushPipeline>> PushPipeline::Create(
     std::shared_ptr<const RunPlan> plan, std::vector<ShardStream*> shards) {
   RV_CHECK_EQ(static_cast<int>(shards.size()), plan->partition().num_shards());
   std::unique_ptr<PushPipeline> pipeline(
-      new PushPipeline(plan, std::move(shards)));
-  if (plan->momentum_on_shard()) return pipeline;
-  for (const TensorSpec& spec : plan->manifest().parameters) {
+      new PushPipeline(std::move(plan), std::move(shards)));
+  const RunPlan& run = *pipeline->plan_;
+  if (run.momentum_on_shard()) return pipeline;
+  for (const TensorSpec& spec : run.manifest().parameters) {
     auto compressor = GradientCompressor::Create(spec.num_elements(),
-                                                 plan->compressor_options());
+                                                 run.compressor_options());
     if (!compressor.ok()) return Annotate(compressor.status(), spec.name);
     pipeline->compressors_.push_back(*std::move(compressor));
   }
