@@ -156,7 +156,7 @@ absl::Status ExchangeLoop::HandleMessage(StreamId stream,
           std::optional<WholeStatistics> whole,
           worker.assembler->Add(std::move(*message.mutable_statistics())));
       if (!whole.has_value()) return absl::OkStatus();
-      return HandleStatistics(worker, *std::move(whole));
+      return HandleStatistics(worker, *whole);
     }
     default:
       return absl::InvalidArgumentError("an empty or unknown message");
@@ -339,7 +339,7 @@ absl::Status ExchangeLoop::ActAtBoundary(bool checkpoint, bool stop) {
 }
 
 absl::Status ExchangeLoop::HandleStatistics(const Worker& worker,
-                                            WholeStatistics whole) {
+                                            const WholeStatistics& whole) {
   if (buffer_elements_ == 0) {
     return absl::InvalidArgumentError(
         "statistics of a model that has no running statistics");

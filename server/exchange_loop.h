@@ -78,7 +78,8 @@ class ExchangeLoop {
   absl::Status HandleHello(StreamId stream, const v1::ExchangeHello& hello);
   absl::Status HandlePush(StreamId stream, const Worker& worker,
                           WholePush push);
-  absl::Status HandleStatistics(const Worker& worker, WholeStatistics whole);
+  absl::Status HandleStatistics(const Worker& worker,
+                                const WholeStatistics& whole);
 
   // Whether a worker may be the one to tell of entries up to `seq`: of the
   // boundary that this shard is at, and not to shard 0, which tells them.

@@ -27,6 +27,12 @@ bool SameCommit(const v1::Commit& a, const v1::Commit& b) {
          a.crc32c() == b.crc32c();
 }
 
+std::string Description(const v1::Commit& commit) {
+  if (commit.voided()) return "voided";
+  return absl::StrCat(commit.samples(), " samples with CRC32C ",
+                      absl::Hex(commit.crc32c(), absl::kZeroPad8));
+}
+
 std::string PushName(int rank, int64_t step, int shard) {
   return absl::StrCat("push of worker ", rank, " for step ", step, " to shard ",
                       shard);
@@ -133,9 +139,8 @@ absl::StatusOr<PushResult> ShardCore::Recognize(
   // Of older steps nothing is kept; they are done whatever this push holds.
   if (known != nullptr && !SameCommit(*known, commit)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        PushName(rank, step, shard_), " is here with CRC32C ",
-        absl::Hex(known->crc32c(), absl::kZeroPad8), ", and came again with ",
-        absl::Hex(commit.crc32c(), absl::kZeroPad8)));
+        PushName(rank, step, shard_), " is here as ", Description(*known),
+        ", and came again as ", Description(commit)));
   }
   return PushResult::kRepeated;
 }

@@ -59,7 +59,8 @@ class ExchangeClient::Impl final
     return status;
   }
 
-  void SendPush(int64_t step, std::string frames, const v1::Commit* commit) {
+  void SendPush(int64_t step, const std::string& frames,
+                const v1::Commit* commit) {
     for (size_t begin = 0; begin < frames.size() || commit != nullptr;
          begin += kChunkBytes) {
       v1::WorkerMessage message;
@@ -344,11 +345,11 @@ absl::StatusOr<std::unique_ptr<ExchangeClient>> ExchangeClient::Connect(
 
 int ExchangeClient::shard() const { return impl_->shard(); }
 void ExchangeClient::SendPush(int64_t step, std::string frames) {
-  impl_->SendPush(step, std::move(frames), nullptr);
+  impl_->SendPush(step, frames, nullptr);
 }
 void ExchangeClient::SendCommit(int64_t step, std::string frames,
                                 const v1::Commit& commit) {
-  impl_->SendPush(step, std::move(frames), &commit);
+  impl_->SendPush(step, frames, &commit);
 }
 void ExchangeClient::SendBoundary(int64_t step, uint64_t schedule_seq) {
   impl_->SendBoundary(step, schedule_seq);

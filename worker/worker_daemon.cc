@@ -117,6 +117,7 @@ class Worker {
     const auto first_step = static_cast<int64_t>(start.step());
     RV_RETURN_IF_ERROR(ConnectShards(start));
     std::vector<ShardStream*> shards;
+    shards.reserve(streams_.size());
     for (const auto& stream : streams_) shards.push_back(stream.get());
     RV_ASSIGN_OR_RETURN(pipeline_, PushPipeline::Create(plan_, shards));
     Trainer::Options training;
@@ -175,6 +176,7 @@ class Worker {
       streams_.push_back(std::move(stream));
     }
     std::vector<ExchangeClient*> streams;
+    streams.reserve(streams_.size());
     for (const auto& stream : streams_) streams.push_back(stream.get());
     member_.session().OnEnd([streams](const absl::Status& result) {
       const absl::Status reason =

@@ -146,6 +146,7 @@ StreamId Membership::StreamOf(const MemberKey& key) const {
 
 std::vector<StreamId> Membership::Streams() const {
   std::vector<StreamId> streams;
+  streams.reserve(members_.size());
   for (const auto& [key, member] : members_) streams.push_back(member.stream);
   return streams;
 }

@@ -92,7 +92,7 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
   if (key->role == v1::ROLE_SHARD) {
     shard_bytes_up_ += WireBytesOf(*event.message);
   }
-  HandleMember(*key, *std::move(event.message), now);
+  HandleMember(*key, *event.message, now);
 }
 
 void RunCoordinator::HandleHello(StreamId stream,
@@ -195,7 +195,8 @@ void RunCoordinator::Begin(absl::Time now) {
 }
 
 void RunCoordinator::HandleMember(const MemberKey& key,
-                                  v1::DaemonMessage message, absl::Time now) {
+                                  const v1::DaemonMessage& message,
+                                  absl::Time now) {
   if (message.has_failure()) {
     Fail(Annotate(StatusOf(message.failure()), membership_.Describe(key)));
     return;

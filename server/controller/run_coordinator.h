@@ -68,7 +68,7 @@ class RunCoordinator {
 
   void HandleHello(StreamId stream, const v1::DaemonMessage& message,
                    absl::Time now);
-  void HandleMember(const MemberKey& key, v1::DaemonMessage message,
+  void HandleMember(const MemberKey& key, const v1::DaemonMessage& message,
                     absl::Time now);
   void HandleFinished(const MemberKey& key, const v1::Finished& finished);
   void HandleSaved(const MemberKey& key, int64_t step);

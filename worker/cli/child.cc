@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(
   if (ready != nullptr) settings.Inherit(ready->write_end(), kChildReadyFd);
 
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int error = posix_spawn(&child->pid_, argv[0], settings.actions(),
