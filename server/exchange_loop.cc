@@ -88,8 +88,7 @@ absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
     HandleLeft(event.stream, "it closed its stream");
     return absl::OkStatus();
   }
-  const absl::Status status =
-      HandleMessage(event.stream, *std::move(event.message));
+  absl::Status status = HandleMessage(event.stream, *std::move(event.message));
   RV_RETURN_IF_ERROR(fatal_);
   if (status.ok()) return status;
   spdlog::warn("stream from {} ended: {}", hub_->Peer(event.stream),

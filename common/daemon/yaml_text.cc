@@ -136,10 +136,8 @@ class QuoteChecker {
         --flow_depth_;
         may_begin = false;
         ++at;
-      } else if (flow_depth_ > 0 && c == ',') {
-        may_begin = true;
-        ++at;
-      } else if (c == ':' && (ended || (flow_depth_ > 0 && quoted_before))) {
+      } else if ((flow_depth_ > 0 && c == ',') ||
+                 (c == ':' && (ended || (flow_depth_ > 0 && quoted_before)))) {
         may_begin = true;
         ++at;
       } else if (may_begin && (c == '&' || c == '!' || c == '*')) {

@@ -188,7 +188,7 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
                       LocalCluster::Start(options));
   ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0, absl::Seconds(10),
                           options.resume);
-  const absl::Status result = Follow(*cluster, printer);
+  absl::Status result = Follow(*cluster, printer);
   if (!result.ok() && !absl::IsCancelled(result)) return result;
 
   const std::string summary = TextOf(summary_path);
