@@ -67,7 +67,7 @@ class Shard {
     service_.hub().Stop();
     if (listener_.server == nullptr) return;
     listener_.server->Shutdown(std::chrono::system_clock::now() +
-                               std::chrono::seconds(1));
+                               std::chrono::milliseconds(200));
     listener_.server->Wait();
   }
 

@@ -18,17 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr char kMarker[] = "COMPLETE";
 
-}  // namespace
-
-absl::Status MarkCheckpointComplete(const RunPaths& paths, int64_t step,
-                                    const std::string& job, int64_t keep) {
-  const fs::path folder =
-      fs::path(CheckpointStore(paths.checkpoints(), kMarker).PathOf(step))
-          .parent_path();
-  RV_RETURN_IF_ERROR(MakeFolders(folder.string()));
-  RV_RETURN_IF_ERROR(WriteFileAtomically((folder / kMarker).string(),
-                                         absl::StrCat("job ", job, "\n")));
-  // Folder names have the step with leading zeros, so they sort by step.
+// The step folders that have a marker.
+absl::StatusOr<std::vector<fs::path>> CompleteFolders(const RunPaths& paths) {
   std::vector<fs::path> complete;
   std::error_code error;
   for (fs::directory_iterator it(paths.checkpoints(), error), end;
@@ -39,6 +30,28 @@ absl::Status MarkCheckpointComplete(const RunPaths& paths, int64_t step,
     return absl::UnavailableError(
         absl::StrCat(paths.checkpoints(), ": ", error.message()));
   }
+  return complete;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> HasCompleteCheckpoint(const RunPaths& paths) {
+  RV_ASSIGN_OR_RETURN(const std::vector<fs::path> complete,
+                      CompleteFolders(paths));
+  return !complete.empty();
+}
+
+absl::Status MarkCheckpointComplete(const RunPaths& paths, int64_t step,
+                                    const std::string& job, int64_t keep) {
+  const fs::path folder =
+      fs::path(CheckpointStore(paths.checkpoints(), kMarker).PathOf(step))
+          .parent_path();
+  RV_RETURN_IF_ERROR(MakeFolders(folder.string()));
+  RV_RETURN_IF_ERROR(WriteFileAtomically((folder / kMarker).string(),
+                                         absl::StrCat("job ", job, "\n")));
+  // Folder names have the step with leading zeros, so they sort by step.
+  RV_ASSIGN_OR_RETURN(std::vector<fs::path> complete, CompleteFolders(paths));
+  std::error_code error;
   std::sort(complete.begin(), complete.end(), std::greater<>());
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 1));
        i < complete.size(); ++i) {

@@ -1,6 +1,7 @@
 // Markers of complete checkpoint sets: checkpoints/step-0000001234/COMPLETE in
 // the controller's run folder, written once every member has saved that step.
-// Recovery itself asks the members; the markers are for people and tools.
+// Recovery itself asks the members; the markers tell whether there was anything
+// to recover, and people what there is.
 
 #ifndef RIVULET_SERVER_CONTROLLER_COMPLETE_MARKERS_H_
 #define RIVULET_SERVER_CONTROLLER_COMPLETE_MARKERS_H_
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/daemon/run_folder.h"
 
 namespace rivulet {
@@ -17,6 +19,10 @@ namespace rivulet {
 // sets, and their folders where nothing else is in them. Errors name the path.
 absl::Status MarkCheckpointComplete(const RunPaths& paths, int64_t step,
                                     const std::string& job, int64_t keep);
+
+// Whether some set of this run has ever become complete. Unavailable names the
+// folder where it cannot be read.
+absl::StatusOr<bool> HasCompleteCheckpoint(const RunPaths& paths);
 
 }  // namespace rivulet
 

@@ -211,7 +211,7 @@ void Controller::Shutdown() {
   service_->watchers().Close();
   if (listener_.server != nullptr) {
     listener_.server->Shutdown(std::chrono::system_clock::now() +
-                               std::chrono::seconds(1));
+                               std::chrono::milliseconds(200));
     listener_.server->Wait();
     listener_.server.reset();
   }

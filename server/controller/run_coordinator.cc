@@ -137,8 +137,21 @@ void RunCoordinator::HandleHello(StreamId stream,
   if (membership_.Complete()) Begin(now);
 }
 
+absl::StatusOr<int64_t> RunCoordinator::FirstStep() const {
+  absl::StatusOr<int64_t> common = membership_.CommonCheckpoint();
+  if (common.ok()) return common;
+  RV_ASSIGN_OR_RETURN(const bool was_complete,
+                      HasCompleteCheckpoint(parts_.paths));
+  if (was_complete) return common;
+  // The run went down while it saved its first set: what some have of it is of
+  // no use, and refusing would keep the run from ever going on by itself.
+  spdlog::warn("beginning at step 0, since no checkpoint was ever complete: {}",
+               std::string(common.status().message()));
+  return 0;
+}
+
 void RunCoordinator::Begin(absl::Time now) {
-  const absl::StatusOr<int64_t> common = membership_.CommonCheckpoint();
+  const absl::StatusOr<int64_t> common = FirstStep();
   if (!common.ok()) {
     Fail(common.status());
     return;

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/daemon/run_folder.h"
 #include "common/daemon/run_plan.h"
@@ -74,6 +75,8 @@ class RunCoordinator {
   void HandleSaved(const MemberKey& key, int64_t step);
   void HandleLeft(StreamId stream);
 
+  // Where everybody begins: at the newest common checkpoint.
+  absl::StatusOr<int64_t> FirstStep() const;
   void Begin(absl::Time now);
   void TickWaiting(absl::Time now);
   void TickRunning(absl::Time now);

@@ -22,6 +22,7 @@
 #include "models/checkpoint/tensor_file.h"
 #include "nlohmann/json.hpp"
 #include "proto/controller.grpc.pb.h"
+#include "server/controller/complete_markers.h"
 #include "server/controller/run_files.h"
 #include "tests/server/server_test_util.h"
 #include "tests/testing/status_matchers.h"
@@ -476,6 +477,7 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
 
 TEST(ControllerTest, AResumedRunWithoutACommonCheckpointIsRefused) {
   const TempFolder folder;
+  RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder.path()), 4, "job", 2));
   const Config config = TestConfig();
   TestController controller(config, folder.path(), /*resume=*/true);
   std::vector<std::unique_ptr<Daemon>> daemons;

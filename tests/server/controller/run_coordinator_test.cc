@@ -12,9 +12,11 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/daemon/grpc_util.h"
+#include "server/controller/complete_markers.h"
 #include "tests/server/server_test_util.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_folder.h"
@@ -83,8 +85,12 @@ class RunCoordinatorTest : public ::testing::Test {
     coordinator_->Handle({stream, std::move(message)}, now_);
   }
   // Streams 1 and 2 are the workers, 3 is the shard.
-  void Join(StreamId stream) {
+  void Join(StreamId stream, std::vector<uint64_t> checkpoints = {}) {
     v1::DaemonMessage message;
+    message.mutable_hello()->set_resume(!checkpoints.empty());
+    for (uint64_t step : checkpoints) {
+      message.mutable_hello()->add_checkpoints(step);
+    }
     v1::Hello& hello = *message.mutable_hello();
     hello.set_protocol_min(kOldestProtocolVersion);
     hello.set_protocol_max(kProtocolVersion);
@@ -171,6 +177,26 @@ TEST_F(RunCoordinatorTest, DropsAMemberThatFallsSilentWhileOthersAreAwaited) {
   Join(1);
   Join(3);
   EXPECT_EQ(Status().phase(), v1::RunStatus::TRAINING);
+}
+
+TEST_F(RunCoordinatorTest, AFirstSetThatNeverBecameCompleteIsBegunAgain) {
+  std::filesystem::create_directories(folder_.File("checkpoints"));
+  Join(1, {20});
+  Join(2);
+  Join(3, {20});
+  EXPECT_EQ(Status().phase(), v1::RunStatus::TRAINING);
+  EXPECT_EQ(Status().first_step(), 0u);
+}
+
+TEST_F(RunCoordinatorTest, ACheckpointThatSomebodyHasLostIsNotGivenUpQuietly) {
+  RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder_.path()), 20, "job", 2));
+  Join(1, {20});
+  Join(2);
+  Join(3, {20});
+  ASSERT_TRUE(coordinator_->ended());
+  EXPECT_THAT(coordinator_->result(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("worker 1 has none; worker 0 has 20")));
 }
 
 TEST_F(RunCoordinatorTest, EndsTheRunWhenALeaseLapses) {
