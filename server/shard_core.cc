@@ -340,15 +340,19 @@ TensorFile ShardCore::Save() const {
 }
 
 absl::Status ShardCore::Load(const TensorFile& file) {
-  const auto refuse = [this](absl::string_view why) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint of shard ", shard_, ": ", why));
+  const std::string context =
+      absl::StrCat("checkpoint of shard ", shard_, ": ");
+  const auto damaged = [&](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat(context, why));
+  };
+  const auto refuse = [&](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat(context, why));
   };
   int64_t version = 0;
   const auto text = file.metadata.find("version");
   if (text == file.metadata.end() ||
       !absl::SimpleAtoi(text->second, &version) || version < 0) {
-    return refuse("no version in its metadata");
+    return damaged("no version in its metadata");
   }
   const bool has_momentum = !optimizer_.state().empty();
   const size_t kinds = has_momentum ? 3 : 2;
@@ -373,7 +377,7 @@ absl::Status ShardCore::Load(const TensorFile& file) {
     for (size_t kind = 0; kind < kinds; ++kind) {
       const std::string full = absl::StrCat(prefixes[kind], name);
       const NamedTensor* tensor = file.Find(full);
-      if (tensor == nullptr) return refuse(absl::StrCat("no tensor ", full));
+      if (tensor == nullptr) return damaged(absl::StrCat("no tensor ", full));
       if (static_cast<int64_t>(tensor->values.size()) != s.size()) {
         return refuse(absl::StrCat(full, " has ", tensor->values.size(),
                                    " elements, this shard owns ", s.size()));
@@ -384,12 +388,12 @@ absl::Status ShardCore::Load(const TensorFile& file) {
     }
     const auto selector = file.metadata.find(absl::StrCat("selector.", name));
     if (selector == file.metadata.end()) {
-      return refuse(absl::StrCat("no selector state of ", name));
+      return damaged(absl::StrCat("no selector state of ", name));
     }
     const auto state = ParseSelectorState(selector->second);
     if (!state.ok()) {
-      return refuse(absl::StrCat("selector state of ", name, ": ",
-                                 state.status().message()));
+      return damaged(absl::StrCat("selector state of ", name, ": ",
+                                  state.status().message()));
     }
     selectors[s.local] = *state;
   }

@@ -109,17 +109,17 @@ class Shard {
   absl::Status Serve() {
     SessionClient& session = member_.session();
     RV_ASSIGN_OR_RETURN(const v1::Start start, session.WaitForStart());
+    RV_RETURN_IF_ERROR(member_.BeginAt(static_cast<int64_t>(start.step())));
     RV_RETURN_IF_ERROR(LoadState(static_cast<int64_t>(start.step())));
     ExchangeOptions exchange;
     exchange.job = session.welcome().job();
     exchange.config_hash = member_.config_hash();
     exchange.manifest_hash = plan_->manifest_hash();
-    for (const v1::ScheduleEntry& entry : start.entries()) {
-      exchange.schedule_seq = entry.seq();
-      // Earlier views are history.
-      if (entry.has_view() && entry.seq() == start.entries().rbegin()->seq()) {
-        RV_RETURN_IF_ERROR(core_->SetView(entry.view()));
-      }
+    // The first entry is the view that everybody begins with; what follows it
+    // holds from later boundaries.
+    if (start.entries_size() > 0) {
+      exchange.schedule_seq = start.entries(0).seq();
+      RV_RETURN_IF_ERROR(core_->SetView(start.entries(0).view()));
     }
     exchange.save = [this](int64_t step, TensorFile state) {
       return member_.SaveCheckpoint(step, std::move(state));

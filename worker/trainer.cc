@@ -250,6 +250,8 @@ absl::Status Trainer::SaveCheckpoint(int64_t step) {
   RV_RETURN_IF_ERROR(
       Annotate(parts_.save(step, voided_),
                absl::StrCat("cannot save the checkpoint of step ", step)));
+  // First, so that the controller knows what this run has cost up to here.
+  SendReport();
   v1::DaemonMessage message;
   message.mutable_checkpoint_done()->set_step(static_cast<uint64_t>(step));
   parts_.session->Send(std::move(message));
@@ -260,6 +262,8 @@ absl::Status Trainer::Evaluate(int64_t step) {
   RV_ASSIGN_OR_RETURN(const LossResult result,
                       plan_.IsLast(step) ? evaluator_.EvaluateFinal(step)
                                          : evaluator_.EvaluateAfter(step));
+  // First what led to it, so that both are told of the same step.
+  SendReport();
   v1::DaemonMessage message;
   v1::EvaluationResult& evaluation = *message.mutable_evaluation();
   evaluation.set_step(static_cast<uint64_t>(steps_done_));
@@ -271,6 +275,8 @@ absl::Status Trainer::Evaluate(int64_t step) {
 }
 
 void Trainer::SendReport() {
+  if (reported_step_ == steps_done_) return;  // nothing new
+  reported_step_ = steps_done_;
   v1::DaemonMessage message;
   v1::WorkerReport& report = *message.mutable_report();
   report.set_step(static_cast<uint64_t>(steps_done_));

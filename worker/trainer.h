@@ -116,6 +116,7 @@ class Trainer {
   bool step_voided_ = false;
   int64_t step_samples_ = 0;
 
+  int64_t reported_step_ = -1;  // of the last report
   // Sums since the last report.
   LossResult loss_;
   Times times_;

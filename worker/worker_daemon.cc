@@ -115,6 +115,7 @@ class Worker {
     RV_ASSIGN_OR_RETURN(const v1::Start start,
                         member_.session().WaitForStart());
     const auto first_step = static_cast<int64_t>(start.step());
+    RV_RETURN_IF_ERROR(member_.BeginAt(first_step));
     RV_RETURN_IF_ERROR(ConnectShards(start));
     std::vector<ShardStream*> shards;
     shards.reserve(streams_.size());
@@ -124,7 +125,7 @@ class Worker {
     training.rank = options_.rank;
     training.first_step = first_step;
     training.schedule_seq =
-        start.entries().empty() ? 0 : start.entries().rbegin()->seq();
+        start.entries().empty() ? 0 : start.entries(0).seq();
     training.before_commit = options_.before_push;
     RV_RETURN_IF_ERROR(LoadState(first_step, &training.voided));
 

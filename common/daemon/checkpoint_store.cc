@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 constexpr char kFolderPrefix[] = "step-";
 constexpr size_t kStepDigits = 10;
 constexpr char kMemberKey[] = "checkpoint_member";
+// After the name of a file that is not to be found any more.
+constexpr char kAside[] = ".aside";
 constexpr char kStepKey[] = "checkpoint_step";
 
 absl::Status FileError(const std::string& path, absl::string_view action,
@@ -136,6 +138,20 @@ absl::StatusOr<TensorFile> CheckpointStore::Load(int64_t step) const {
                      found_step, "; expected ", member_, ", step ", step));
   }
   return file;
+}
+
+absl::Status CheckpointStore::SetAsideAfter(int64_t step) {
+  RV_ASSIGN_OR_RETURN(const std::vector<int64_t> folders, StepFolders());
+  for (const int64_t later : folders) {
+    if (later <= step) break;  // newest first
+    const std::string path = PathOf(later);
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    fs::rename(path, absl::StrCat(path, kAside), error);
+    if (error) return FileError(path, "set aside", error.value());
+    spdlog::warn("{} is set aside: the run goes on from step {}", path, step);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointStore::Prune(const std::set<int64_t>& keep) {

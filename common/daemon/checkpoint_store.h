@@ -53,6 +53,11 @@ class CheckpointStore {
   // is empty.
   absl::Status Prune(const std::set<int64_t>& keep);
 
+  // Renames this member's files of the steps after `step`, so that List and
+  // Load no longer see them; Prune removes them in its time. Errors name the
+  // file.
+  absl::Status SetAsideAfter(int64_t step);
+
   std::string PathOf(int64_t step) const;
 
  private:

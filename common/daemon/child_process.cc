@@ -20,8 +20,14 @@ namespace {
 std::atomic<bool> stop_signalled = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void OnStopSignal(int) {
-  if (stop_signalled.exchange(true)) _exit(kExitInterrupted);
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<bool> interrupted = false;
+
+// A second Ctrl-C is a person in a hurry. Others may well come twice: from an
+// orchestrator to all processes, and from the parent as well.
+void OnStopSignal(int signal) {
+  stop_signalled = true;
+  if (signal == SIGINT && interrupted.exchange(true)) _exit(kExitInterrupted);
 }
 
 }  // namespace
@@ -52,6 +58,10 @@ void HandleStopSignals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // Unless nohup has it ignored.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }
 

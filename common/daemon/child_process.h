@@ -15,8 +15,9 @@ namespace rivulet {
 // other end, is gone. Takes `fd` over. InvalidArgument when it is not open.
 absl::Status ExitWhenClosed(int fd);
 
-// SIGINT and SIGTERM raise a flag; a second one ends the process at once with
-// kExitInterrupted. SIGPIPE is ignored. Call once, before threads are started.
+// SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) raise a flag; a
+// second SIGINT ends the process at once with kExitInterrupted. SIGPIPE is
+// ignored. Call once, before threads are started.
 void HandleStopSignals();
 
 // Whether such a signal has come. Async-signal-safe and thread-safe.

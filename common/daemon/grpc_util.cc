@@ -41,8 +41,16 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  // gRPC says nothing where the other end has no such service.
+  return absl::Status(
+      code, status.error_message().empty()
+                ? absl::StrCat("ended with ", absl::StatusCodeToString(code),
+                               code == absl::StatusCode::kUnimplemented
+                                   ? ": something else answers "
+                                     "at this address"
+                                   : "")
+                : status.error_message());
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,

@@ -32,6 +32,10 @@ class RunPaths {
   // Of one process: "worker-0".
   std::string Log(absl::string_view process) const;
   std::string lock() const { return In("lock"); }
+  // The controller's own: identity, schedule, totals so far.
+  std::string job() const { return In("job"); }
+  std::string schedule() const { return In("schedule.log"); }
+  std::string progress() const { return In("progress.json"); }
 
  private:
   std::string In(absl::string_view name) const;

@@ -115,6 +115,11 @@ std::map<std::string, std::string> RunMember::Identity(int64_t step) const {
           {"manifest_hash", manifest_hash_}};
 }
 
+absl::Status RunMember::BeginAt(int64_t step) {
+  SetLogStep(step);
+  return store_.SetAsideAfter(step);
+}
+
 absl::StatusOr<TensorFile> RunMember::LoadCheckpoint(int64_t step) {
   RV_ASSIGN_OR_RETURN(TensorFile file, store_.Load(step));
   for (const auto& [key, expected] : Identity(step)) {

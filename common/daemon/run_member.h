@@ -65,6 +65,10 @@ class RunMember {
   // Of the run's config as everybody must have it.
   const std::string& config_hash() const { return config_hash_; }
 
+  // What the run begins with, after Join: sets this member's checkpoints of
+  // later steps aside. Not everybody has them, and the steps that are done
+  // again may end in other bits, which must not be taken for one set with them.
+  absl::Status BeginAt(int64_t step);
   // This member's state at `step`, after Join. NotFound, DataLoss, or
   // InvalidArgument naming what belongs to another run, with what was found and
   // expected; all name the file.

@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<fs::path>> CompleteFolders(const RunPaths& paths) {
        !error && it != end; it.increment(error)) {
     if (fs::exists(it->path() / kMarker, error)) complete.push_back(it->path());
   }
+  if (error == std::errc::no_such_file_or_directory) return complete;
   if (error) {
     return absl::UnavailableError(
         absl::StrCat(paths.checkpoints(), ": ", error.message()));

@@ -15,6 +15,7 @@
 #include "common/daemon/digest.h"
 #include "common/daemon/logging.h"
 #include "models/checkpoint/tensor_file.h"
+#include "server/controller/complete_markers.h"
 #include "server/controller/controller_service.h"
 #include "server/controller/run_files.h"
 
@@ -64,19 +65,17 @@ Controller::~Controller() { Shutdown(); }
 
 absl::Status Controller::WriteFiles() {
   RV_RETURN_IF_ERROR(folder_.Populate());
-  const std::string& dir = folder_.paths().dir();
-  const std::string log_path = absl::StrCat(dir, "/schedule.log");
+  const RunPaths& paths = folder_.paths();
   if (!resume_) {
     // Of a run that never got to its first checkpoint.
-    RV_RETURN_IF_ERROR(Remove(log_path));
-    RV_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/progress.json")));
+    RV_RETURN_IF_ERROR(Remove(paths.schedule()));
+    RV_RETURN_IF_ERROR(Remove(paths.progress()));
   }
   if (job_.empty()) job_ = NewJobId();
+  RV_RETURN_IF_ERROR(WriteFileAtomically(paths.job(), job_ + "\n"));
   RV_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(dir, "/job"), job_ + "\n"));
-  RV_RETURN_IF_ERROR(
-      WriteFileAtomically(folder_.paths().config(), ToYaml(plan_->config())));
-  RV_ASSIGN_OR_RETURN(log_, ScheduleLog::Open(log_path));
+      WriteFileAtomically(paths.config(), ToYaml(plan_->config())));
+  RV_ASSIGN_OR_RETURN(log_, ScheduleLog::Open(paths.schedule()));
   return absl::OkStatus();
 }
 
@@ -108,19 +107,26 @@ absl::Status Controller::TakeUp() {
           "; only keys marked resumable or local may change on --resume"));
     }
   }
-  const std::string job_path = absl::StrCat(paths.dir(), "/job");
-  RV_ASSIGN_OR_RETURN(const std::string job, read(job_path));
+  RV_ASSIGN_OR_RETURN(const std::string job, read(paths.job()));
   job_ = std::string(absl::StripAsciiWhitespace(job));
-  if (!job.empty() && !IsJobId(job_)) {
+  // A new identity would lock everybody out who has a checkpoint.
+  RV_ASSIGN_OR_RETURN(const bool has_begun, HasCompleteCheckpoint(paths));
+  if ((has_begun || !job.empty()) && !IsJobId(job_)) {
     return absl::DataLossError(absl::StrCat(
-        job_path, ": found ", job.size(),
+        paths.job(), ": found ", job.size(),
         " bytes that are not a job's identity; expected 32 hexadecimal digits, "
         "as the metadata of any checkpoint has them under \"job\""));
   }
-  const std::string progress_path = absl::StrCat(paths.dir(), "/progress.json");
-  RV_ASSIGN_OR_RETURN(const std::string progress, read(progress_path));
+  RV_ASSIGN_OR_RETURN(const std::string progress, read(paths.progress()));
+  if (progress.empty() && has_begun) {
+    spdlog::warn(
+        "{} is missing: the traffic and the time of what is done already are "
+        "not known and will not be counted",
+        paths.progress());
+  }
   if (!progress.empty()) {
-    RV_ASSIGN_OR_RETURN(earlier_, ParseProgressJson(progress_path, progress));
+    RV_ASSIGN_OR_RETURN(earlier_,
+                        ParseProgressJson(paths.progress(), progress));
   }
   return absl::OkStatus();
 }

@@ -211,7 +211,11 @@ std::string Membership::Missing() const {
                                   "rivulet-server --config FILE --shard ");
   std::string text = absl::StrCat(workers, ", ", shards);
   if (!names.empty()) {
+    const size_t unnamed = names.size() - std::min(names.size(), kMostNamed);
+    names.resize(names.size() - unnamed);
+    commands.resize(names.size());
     absl::StrAppend(&text, ": waiting for ", absl::StrJoin(names, ", "),
+                    unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "",
                     "; start with: ", absl::StrJoin(commands, "; "));
   }
   return text;

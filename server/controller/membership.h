@@ -65,7 +65,7 @@ class Membership {
   std::optional<MemberKey> Find(StreamId stream) const;
   StreamId StreamOf(const MemberKey& key) const;
   std::vector<StreamId> Streams() const;
-  // "worker 1 (host, 10.0.0.7)" for messages.
+  // "worker 1 (host)" for messages.
   std::string Describe(const MemberKey& key) const;
 
   // Keeps the lease of a member.
@@ -81,7 +81,7 @@ class Membership {
 
   // Whether every worker and shard is connected.
   bool Complete() const;
-  // "1 of 2 workers, 2 of 2 shards: waiting for worker 1; start it with
+  // "1 of 2 workers, 2 of 2 shards: waiting for worker 1; start with:
   // rivulet-worker --config FILE --rank 1".
   std::string Missing() const;
 

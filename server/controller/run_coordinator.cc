@@ -44,7 +44,11 @@ std::string Excerpt(const std::string& text) {
 
 absl::Status StatusOf(const v1::Failure& failure) {
   // A failure without a code, or with one that nobody knows, is one still.
-  const bool known = failure.code() > 0 && failure.code() <= 16;
+  // A member that was told to stop asks for it in another way: Cancelled would
+  // pass for an orderly stop.
+  const bool known =
+      failure.code() > 0 && failure.code() <= 16 &&
+      failure.code() != static_cast<int>(absl::StatusCode::kCancelled);
   return absl::Status(known ? static_cast<absl::StatusCode>(failure.code())
                             : absl::StatusCode::kUnknown,
                       Excerpt(failure.message()));
@@ -69,12 +73,12 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
     return;
   }
   if (ended()) {
-    // Too late to be told with the others; left alone, it would wait.
+    // Too late to be told with the others; left alone, it would wait. As a
+    // member it takes the end for what it is, rather than dial again.
     if (!membership_.Find(event.stream).has_value()) {
-      parts_.hub->End(event.stream,
-                      result_.ok()
-                          ? absl::FailedPreconditionError("the run is complete")
-                          : result_);
+      parts_.hub->Send(event.stream, LateWelcome(event.message->hello()));
+      parts_.hub->Send(event.stream, FinishMessage());
+      parts_.hub->End(event.stream, absl::OkStatus());
     }
     return;
   }
@@ -282,7 +286,7 @@ absl::Status RunCoordinator::MarkComplete(int64_t step) {
   RV_RETURN_IF_ERROR(MarkCheckpointComplete(parts_.paths, step, parts_.job,
                                             config_.checkpoint.keep));
   metrics_->SetShardTraffic(shard_bytes_up_, shard_bytes_down_);
-  return WriteFileAtomically(absl::StrCat(parts_.paths.dir(), "/progress.json"),
+  return WriteFileAtomically(parts_.paths.progress(),
                              ProgressJson(metrics_->Totals()));
 }
 
@@ -437,9 +441,8 @@ absl::Status RunCoordinator::WriteEnd(const RunOutcome& outcome) {
   RunOutcome whole = outcome;
   whole.job = parts_.job;
   RV_RETURN_IF_ERROR(WriteMetricsRow());
-  RV_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(parts_.paths.dir(), "/progress.json"),
-                          ProgressJson(metrics_->Totals())));
+  RV_RETURN_IF_ERROR(WriteFileAtomically(parts_.paths.progress(),
+                                         ProgressJson(metrics_->Totals())));
   return WriteFileAtomically(parts_.paths.summary(),
                              SummaryJson(*parts_.plan, *metrics_, whole));
 }
@@ -465,13 +468,29 @@ void RunCoordinator::End(const absl::Status& result,
   result_ = result;
   ended_as_ = phase;
   phase_ = Phase::kEnded;
-  v1::ControllerMessage message;
-  message.mutable_finish()->set_code(static_cast<int>(result.code()));
-  message.mutable_finish()->set_message(std::string(result.message()));
+  const auto message = FinishMessage();
   for (StreamId stream : membership_.Streams()) {
-    Send(stream, message);
+    Send(stream, *message);
     parts_.hub->End(stream, absl::OkStatus());
   }
+}
+
+std::shared_ptr<const v1::ControllerMessage> RunCoordinator::FinishMessage()
+    const {
+  auto message = std::make_shared<v1::ControllerMessage>();
+  message->mutable_finish()->set_code(static_cast<int>(result_.code()));
+  message->mutable_finish()->set_message(std::string(result_.message()));
+  return message;
+}
+
+std::shared_ptr<const v1::ControllerMessage> RunCoordinator::LateWelcome(
+    const v1::Hello& hello) const {
+  auto message = std::make_shared<v1::ControllerMessage>();
+  v1::Welcome* welcome = message->mutable_welcome();
+  welcome->set_protocol(std::min(kProtocolVersion, hello.protocol_max()));
+  welcome->set_job(parts_.job);
+  welcome->set_generation(parts_.generation);
+  return message;
 }
 
 void RunCoordinator::Send(StreamId stream,

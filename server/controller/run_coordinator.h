@@ -88,6 +88,10 @@ class RunCoordinator {
   absl::Status WriteMetricsRow();
   absl::Status MarkComplete(int64_t step);
   void End(const absl::Status& result, v1::RunStatus::Phase phase);
+  // The end, as members are told it. Call when ended.
+  std::shared_ptr<const v1::ControllerMessage> FinishMessage() const;
+  std::shared_ptr<const v1::ControllerMessage> LateWelcome(
+      const v1::Hello& hello) const;
   void Send(StreamId stream, const v1::ControllerMessage& message);
 
   const Parts parts_;

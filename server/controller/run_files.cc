@@ -222,7 +222,12 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
                            : absl::UnavailableError(message);
   }
   std::ostringstream text;
+  errno = 0;
   text << file.rdbuf();
+  if (text.bad()) {
+    return absl::UnavailableError(
+        absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
+  }
   return std::move(text).str();
 }
 

@@ -1,6 +1,7 @@
 #include "server/controller/run_metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "common/base/check.h"
@@ -10,6 +11,14 @@ namespace {
 
 // Workers are at most one evaluation apart: more under way are not honest.
 constexpr size_t kMaxUnderWay = 8;
+
+// A peer's numbers, as far as they can be true and can be added up.
+int64_t BelievedCount(uint64_t count) {
+  return static_cast<int64_t>(std::min(count, uint64_t{1} << 52));
+}
+double BelievedSeconds(double seconds) {
+  return std::isfinite(seconds) ? std::clamp(seconds, 0.0, 1e9) : 0.0;
+}
 
 }  // namespace
 
@@ -31,16 +40,21 @@ void RunMetrics::AddReport(int rank, const v1::WorkerReport& report) {
   RV_CHECK_LT(static_cast<size_t>(rank), workers_.size());
   Worker& worker = workers_[rank];
   worker.traffic = report.traffic();
-  worker.seconds += report.times().total();
-  worker.samples += static_cast<int64_t>(report.samples());
-  worker.voided = static_cast<int64_t>(report.voided());
+  const double seconds = BelievedSeconds(report.times().total());
+  worker.seconds += seconds;
+  worker.samples += BelievedCount(report.samples());
+  worker.voided = BelievedCount(report.voided());
   const int64_t step = Believed(report.step());
-  const Sums sums{report.loss_sum(), static_cast<int64_t>(report.correct()),
-                  static_cast<int64_t>(report.samples())};
+  const Sums sums{report.loss_sum(), BelievedCount(report.correct()),
+                  BelievedCount(report.samples())};
   interval_ += sums;
   pace_[rank].samples += sums.samples;
-  pace_[rank].seconds += report.times().total();
-  recent_.push_back({step, sums});
+  pace_[rank].seconds += seconds;
+  if (!recent_.empty() && recent_.back().step == step) {
+    recent_.back().sums += sums;
+  } else {
+    recent_.push_back({step, sums});
+  }
   SetStep(report.step());
   // A report that comes a whole epoch late goes at once.
   while (!recent_.empty() &&
@@ -62,12 +76,13 @@ bool RunMetrics::AddEvaluation(int rank, const v1::EvaluationResult& result) {
   }
   Sums sums;
   for (const auto& [r, part] : parts) {
-    sums += {part.loss_sum(), static_cast<int64_t>(part.correct()),
-             static_cast<int64_t>(part.samples())};
+    sums += {part.loss_sum(), BelievedCount(part.correct()),
+             BelievedCount(part.samples())};
   }
   evaluations_.erase(evaluations_.begin(), evaluations_.upper_bound(step));
   const double samples =
       static_cast<double>(std::max<int64_t>(sums.samples, 1));
+  SetStep(result.step());
   evaluation_ = {step, sums.loss / samples,
                  static_cast<double>(sums.correct) / samples};
   new_evaluation_ = evaluation_;
@@ -80,8 +95,8 @@ void RunMetrics::AddFinished(int rank, const v1::Finished& finished) {
   RV_CHECK_LT(static_cast<size_t>(rank), workers_.size());
   Worker& worker = workers_[rank];
   worker.traffic = finished.traffic();
-  worker.seconds = finished.train_seconds();
-  worker.samples = static_cast<int64_t>(finished.samples());
+  worker.seconds = BelievedSeconds(finished.train_seconds());
+  worker.samples = BelievedCount(finished.samples());
   SetStep(finished.step());
   news_ = true;
 }
@@ -106,14 +121,12 @@ RunTotals RunMetrics::Totals() const {
   totals.bytes_down += shard_down_;
   double seconds = 0;
   for (const Worker& worker : workers_) {
-    totals.bytes_up += static_cast<int64_t>(worker.traffic.wire_up());
-    totals.bytes_down += static_cast<int64_t>(worker.traffic.wire_down());
-    totals.payload_up += static_cast<int64_t>(worker.traffic.payload_up());
-    totals.payload_down += static_cast<int64_t>(worker.traffic.payload_down());
-    totals.steady_bytes_up +=
-        static_cast<int64_t>(worker.traffic.steady_wire_up());
-    totals.steady_worker_steps +=
-        static_cast<int64_t>(worker.traffic.steady_steps());
+    totals.bytes_up += BelievedCount(worker.traffic.wire_up());
+    totals.bytes_down += BelievedCount(worker.traffic.wire_down());
+    totals.payload_up += BelievedCount(worker.traffic.payload_up());
+    totals.payload_down += BelievedCount(worker.traffic.payload_down());
+    totals.steady_bytes_up += BelievedCount(worker.traffic.steady_wire_up());
+    totals.steady_worker_steps += BelievedCount(worker.traffic.steady_steps());
     totals.samples += worker.samples;
     seconds = std::max(seconds, worker.seconds);
   }

@@ -18,7 +18,7 @@ namespace rivulet {
 namespace {
 
 constexpr absl::string_view kMagic = "RVSCHED1";
-constexpr size_t kPrefixBytes = 8;
+constexpr size_t kPrefixBytes = 12;
 // Far above a view of 1023 members; keeps a damaged length from being believed.
 constexpr uint32_t kMaxRecordBytes = 1 << 20;
 
@@ -48,6 +48,7 @@ std::string Record(const v1::ScheduleEntry& entry) {
   const std::string payload = entry.SerializeAsString();
   std::string record;
   PutFixed32(static_cast<uint32_t>(payload.size()), &record);
+  PutFixed32(Crc32c(record), &record);
   PutFixed32(Crc32c(payload), &record);
   return record + payload;
 }
@@ -86,14 +87,19 @@ absl::StatusOr<std::vector<v1::ScheduleEntry>> Parse(const std::string& path,
   while (bytes.size() - at >= kPrefixBytes) {
     const uint32_t length = GetFixed32(bytes.substr(at));
     const size_t end = at + kPrefixBytes + length;
-    if (length <= kMaxRecordBytes && end > bytes.size()) break;
     const auto damaged = [&](absl::string_view why) {
       return absl::DataLossError(absl::StrCat(
           path, ": record ", entries.size() + 1, " at byte ", at, ": ", why));
     };
-    if (length > kMaxRecordBytes) return damaged("impossible length");
+    if (Crc32c(bytes.substr(at, 4)) != GetFixed32(bytes.substr(at + 4)) ||
+        length > kMaxRecordBytes) {
+      // The file grew, and what was written never came.
+      if (bytes.find_first_not_of('\0', at) == bytes.npos) break;
+      return damaged("impossible length");
+    }
+    if (end > bytes.size()) break;
     const absl::string_view payload = bytes.substr(at + kPrefixBytes, length);
-    if (Crc32c(payload) != GetFixed32(bytes.substr(at + 4))) {
+    if (Crc32c(payload) != GetFixed32(bytes.substr(at + 8))) {
       if (end == bytes.size()) break;
       return damaged("wrong checksum");
     }

@@ -2,11 +2,11 @@
 // it. Entries are numbered from 1 without gaps.
 //
 // The file: 8 bytes "RVSCHED1", then records of
-//   u32 length | u32 CRC32C of the payload | payload (a serialized
-//   ScheduleEntry)
-// little-endian. A record that is cut or damaged at the end of the file is an
-// append that never finished: nobody has seen it, so opening drops it. Damage
-// before the end is DataLoss.
+//   u32 length | u32 CRC32C of the length | u32 CRC32C of the payload |
+//   payload (a serialized ScheduleEntry)
+// little-endian. A record that is cut or damaged at the end of the file, or is
+// all zeros to it, is an append that never finished: nobody has seen it, so
+// opening drops it. Damage before the end is DataLoss.
 //
 // Thread-compatible.
 

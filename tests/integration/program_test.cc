@@ -351,11 +351,39 @@ TEST_F(ProgramTest, TwoInterruptsStopAtOnce) {
   SignalWorker(1, SIGSTOP);
   train->Signal(SIGINT);
   WaitForLine(*train, "stopping after a checkpoint");
+  absl::SleepFor(
+      absl::Milliseconds(500));  // what comes sooner is one interrupt
   train->Signal(SIGINT);
   const Outcome outcome = End(*train);
   EXPECT_EQ(outcome.code, kExitInterrupted);
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("stopping at once"), Not(HasSubstr("error"))));
+  ExpectNothingLeft();
+}
+
+// As an orchestrator does that signals every process of a group, or a closing
+// terminal.
+TEST_F(ProgramTest, SignalsToAllProcessesAtOnceAreOneStop) {
+  const std::unique_ptr<Child> train = Start(
+      "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
+  WaitForMetrics();
+  for (const int pid : Processes()) kill(pid, SIGTERM);
+  train->Signal(SIGHUP);
+  const Outcome outcome = End(*train);
+  EXPECT_EQ(outcome.code, kExitInterrupted);
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(HasSubstr("stopped  "), HasSubstr("to go on"),
+            Not(HasSubstr("stopping at once")), Not(HasSubstr("error"))));
+  EXPECT_EQ(Summary().value("status", ""), "stopped");
+  ExpectNothingLeft();
+}
+
+TEST_F(ProgramTest, AFolderInTheSummarysPlaceIsOneClearLine) {
+  fs::create_directories(RunDir() + "/summary.json");
+  ExpectOneLine(Run("rivulet", {"train", WriteConfig(SmallConfig()),
+                                "--run-dir", RunDir()}),
+                kExitRunFolder, "summary.json");
   ExpectNothingLeft();
 }
 

@@ -419,14 +419,13 @@ TEST(ShardCoreTest, RefusesAForeignStateAndKeepsItsOwn) {
                                         HasSubstr("this shard owns")));
   TensorFile no_version = CoreOf(plan, 0)->Save();
   no_version.metadata.erase("version");
-  EXPECT_THAT(core->Load(no_version),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(core->Load(no_version), StatusIs(absl::StatusCode::kDataLoss));
   TensorFile no_number = core->Save();
   for (auto& [key, value] : no_number.metadata) {
     if (key.rfind("selector.", 0) == 0) value = "2143289344 3";  // NaN
   }
   EXPECT_THAT(core->Load(no_number),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("no selector's state")));
   EXPECT_EQ(Weights(*core), weights);
   EXPECT_EQ(core->version(), 1);

@@ -1,6 +1,8 @@
 #include "worker/trainer.h"
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <thread>  // NOLINT(build/c++11)
@@ -348,6 +350,14 @@ TEST(TrainerTest, StopsAtTheMarkAndResumesToTheSameBits) {
   for (const auto& worker : stopped.workers) {
     RV_ASSERT_OK(worker->result);
     EXPECT_EQ(worker->saved_step, 12);
+    // What the run has cost up to the checkpoint is known before the
+    // checkpoint.
+    const auto& messages = worker->session.messages;
+    const auto done =
+        std::find_if(messages.begin(), messages.end(),
+                     [](const auto& m) { return m.has_checkpoint_done(); });
+    ASSERT_NE(done, messages.begin());
+    EXPECT_EQ(std::prev(done)->report().step(), 12u);
     EXPECT_EQ(Only(worker->session, v1::DaemonMessage::kCheckpointDone)
                   .checkpoint_done()
                   .step(),

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -100,7 +100,9 @@ absl::Status CheckData(const RunPlan& plan) {
 // The text of a file; empty when it cannot be read.
 std::string TextOf(const std::string& path) {
   std::ifstream in(path);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
+  std::ostringstream text;
+  text << in.rdbuf();  // where an iterator would throw for a folder
+  return std::move(text).str();
 }
 
 std::string ResumeCommand(const TrainArguments& arguments,
@@ -116,19 +118,36 @@ std::string ResumeCommand(const TrainArguments& arguments,
   return ShellCommand(words);
 }
 
+// Signals that come closer together than this are one: a terminal and a program
+// such as timeout may each send theirs.
+constexpr absl::Duration kOneInterrupt = absl::Milliseconds(300);
+
+std::string StoppingLine(v1::RunStatus::Phase phase) {
+  switch (phase) {
+    case v1::RunStatus::TRAINING:
+      return "stopping after a checkpoint; interrupt again to stop at once";
+    case v1::RunStatus::FINISHING:
+      return "the run is finishing; interrupt again to stop at once";
+    default:
+      return "stopping; interrupt again to stop at once";
+  }
+}
+
 absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
   StatusWatcher watcher(cluster.controller_address());
   int handled = 0;
+  bool at_once = false;
+  absl::Time first_interrupt = absl::InfiniteFuture();
   while (!cluster.Poll()) {
     if (interrupts > handled) {
-      ++handled;
-      if (handled == 1) {
-        printer.Say(
-            watcher.Newest().phase() == v1::RunStatus::TRAINING
-                ? "stopping after a checkpoint; interrupt again to stop at once"
-                : "stopping; interrupt again to stop at once");
+      const bool first = handled == 0;
+      handled = interrupts;
+      if (first) {
+        first_interrupt = absl::Now();
+        printer.Say(StoppingLine(watcher.Newest().phase()));
         cluster.RequestStop();
-      } else {
+      } else if (absl::Now() - first_interrupt > kOneInterrupt) {
+        at_once = true;
         printer.Say("stopping at once");
         cluster.KillAll();
       }
@@ -138,8 +157,10 @@ absl::Status Follow(LocalCluster& cluster, ProgressPrinter& printer) {
   }
   printer.Show(watcher.Last(), absl::Now());
   printer.Finish();
-  if (handled >= 2) {
-    return absl::CancelledError("stopped at once; no checkpoint was made");
+  if (at_once) {
+    return absl::CancelledError(
+        "stopped at once; --resume goes on from the newest complete "
+        "checkpoint");
   }
   return cluster.Result();
 }
@@ -175,6 +196,10 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
   action.sa_handler = OnInterrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A terminal that closes must not cost the work since the last checkpoint.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 
   absl::PrintF(
       "training %s on %s: %d parameters, %d steps; %d workers, %d shards; "

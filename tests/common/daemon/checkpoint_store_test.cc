@@ -151,6 +151,21 @@ TEST_F(CheckpointStoreTest, PruneRemovesOwnOldStepsOnly) {
   EXPECT_THAT(StepsOf(store_), IsOkAndHolds(ElementsAre(5, 4, 2)));
 }
 
+TEST_F(CheckpointStoreTest, WhatIsSetAsideIsSeenNoMoreAndGoesInItsTime) {
+  for (const int64_t step : {1, 2, 3}) {
+    RV_ASSERT_OK(store_.Save(step, FileWith(1)));
+    RV_ASSERT_OK(other_.Save(step, FileWith(1)));
+  }
+  RV_ASSERT_OK(store_.SetAsideAfter(1));
+  EXPECT_THAT(StepsOf(store_), IsOkAndHolds(ElementsAre(1)));
+  EXPECT_THAT(StepsOf(other_), IsOkAndHolds(ElementsAre(3, 2, 1)));
+  EXPECT_THAT(store_.Load(2), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(Exists(store_.PathOf(2) + ".aside")) << "not lost either";
+  RV_ASSERT_OK(store_.Save(4, FileWith(1)));
+  RV_ASSERT_OK(store_.Prune({4}));
+  EXPECT_FALSE(Exists(store_.PathOf(2) + ".aside"));
+}
+
 TEST_F(CheckpointStoreTest, AFolderThatCannotBeWrittenIsNamed) {
   WriteFile(folder_.File("file"), "");
   CheckpointStore store(folder_.File("file/checkpoints"), "shard-0");

@@ -39,8 +39,8 @@ TEST(ChildProcessDeathTest, LivesWhileTheOtherEndIsOpenAndWhateverComes) {
   EXPECT_EXIT(run(), ExitedWithCode(0), "");
 }
 
-TEST(ChildProcessDeathTest, TheFirstSignalRaisesAFlagAndTheSecondEndsIt) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+TEST(ChildProcessDeathTest, ASignalRaisesAFlagAndOnlyASecondCtrlCEndsIt) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto once = [signal] {
       HandleStopSignals();
       if (StopSignalled()) _exit(1);
@@ -54,8 +54,22 @@ TEST(ChildProcessDeathTest, TheFirstSignalRaisesAFlagAndTheSecondEndsIt) {
       raise(signal);
       _exit(0);
     };
-    EXPECT_EXIT(twice(), ExitedWithCode(kExitInterrupted), "");
+    EXPECT_EXIT(twice(),
+                ExitedWithCode(signal == SIGINT ? kExitInterrupted : 0), "");
   }
+  const auto each = [] {
+    HandleStopSignals();
+    for (const int signal : {SIGTERM, SIGINT, SIGTERM, SIGHUP}) raise(signal);
+    _exit(0);
+  };
+  EXPECT_EXIT(each(), ExitedWithCode(0), "");
+  const auto under_nohup = [] {
+    signal(SIGHUP, SIG_IGN);
+    HandleStopSignals();
+    raise(SIGHUP);
+    _exit(StopSignalled() ? 1 : 0);
+  };
+  EXPECT_EXIT(under_nohup(), ExitedWithCode(0), "");
 }
 
 TEST(ChildProcessTest, RefusesADescriptorThatIsNotOpen) {

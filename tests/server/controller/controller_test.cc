@@ -477,6 +477,7 @@ TEST(ControllerTest, AStopIsLoggedAndTheRunGoesOnFromItsCheckpoint) {
 
 TEST(ControllerTest, AResumedRunWithoutACommonCheckpointIsRefused) {
   const TempFolder folder;
+  WriteBytes(folder.File("job"), std::string(32, 'a') + "\n");
   RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder.path()), 4, "job", 2));
   const Config config = TestConfig();
   TestController controller(config, folder.path(), /*resume=*/true);
@@ -524,8 +525,22 @@ TEST(ControllerTest, AHelloThatComesAfterTheEndIsToldHowItEnded) {
   (*controller).RequestStop("told so");
   RV_ASSERT_OK(worker.ReadFinish().status());
   late.SendHello(Hello(config, v1::ROLE_WORKER, 1));
-  EXPECT_THAT(late.Read().status(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("told so")));
+  // Not as an error of the stream: a daemon would dial again after some.
+  RV_ASSERT_OK_AND_ASSIGN(auto welcome, late.Read());
+  EXPECT_TRUE(welcome.has_welcome());
+  RV_ASSERT_OK_AND_ASSIGN(auto finish, late.ReadFinish());
+  EXPECT_EQ(finish.code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_THAT(finish.message(), HasSubstr("told so"));
+}
+
+TEST(ControllerTest, AMissingJobFileIsNotReplacedWhereThereAreCheckpoints) {
+  const TempFolder folder;
+  RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder.path()), 4, "job", 2));
+  EXPECT_THAT(
+      Controller::Create(TestConfig(), folder.path(), true).status(),
+      StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr(folder.File("job")),
+                                                  HasSubstr("found 0 bytes"))));
+  EXPECT_FALSE(std::filesystem::exists(folder.File("job")));
 }
 
 TEST(ControllerTest, WatchersSeeTheRunFromWaitingToItsEnd) {

@@ -1,5 +1,8 @@
 #include "server/controller/run_metrics.h"
 
+#include <cmath>
+#include <cstdint>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -161,9 +164,29 @@ TEST(RunMetricsTest, AnEvaluationIsWholeWhenEveryWorkerHasSentItsPart) {
   EXPECT_DOUBLE_EQ(metrics.last_evaluation()->loss, 1);
   EXPECT_EQ(metrics.last_evaluation()->step, 10);
   EXPECT_EQ(metrics.num_evaluations(), 1);
-  ASSERT_TRUE(metrics.TakeRow()->test.has_value());
+  const auto row = metrics.TakeRow();
+  ASSERT_TRUE(row->test.has_value());
+  EXPECT_EQ(row->step, 10) << "no report was needed to tell";
   metrics.AddReport(0, Report(11, 1, 1, 1, 1));
   EXPECT_FALSE(metrics.TakeRow()->test.has_value()) << "told once";
+}
+
+TEST(RunMetricsTest, AddsWhatAPeerSaysHoweverLarge) {
+  RunMetrics metrics(Shape(), 0, {});
+  v1::WorkerReport report;
+  report.set_step(1);
+  report.set_samples(~uint64_t{0});
+  report.set_correct(~uint64_t{0});
+  report.mutable_traffic()->set_wire_up(~uint64_t{0});
+  report.mutable_traffic()->set_steady_steps(~uint64_t{0});
+  for (const double seconds : {-1.0, std::nan(""), HUGE_VAL, 2.0}) {
+    report.mutable_times()->set_total(seconds);
+    metrics.AddReport(0, report);
+  }
+  const RunTotals totals = metrics.Totals();
+  EXPECT_EQ(totals.seconds, 2.0);
+  EXPECT_EQ(totals.bytes_up, int64_t{1} << 52);
+  EXPECT_EQ(totals.samples, int64_t{1} << 54);
 }
 
 TEST(RunMetricsTest, RecentLossIsOfTheLastEpoch) {

@@ -79,7 +79,7 @@ TEST(ScheduleLogTest, NamesDamageBeforeTheEnd) {
   const std::string whole = MakeLog(folder.File("whole"));
   const std::string path = folder.File("damaged");
   std::string bytes = whole;
-  bytes[8 + 8 + 3] ^= 1;  // in the payload of the first record
+  bytes[8 + 12 + 3] ^= 1;  // in the payload of the first record
   WriteBytes(path, bytes);
   EXPECT_THAT(ScheduleLog::Open(path).status(),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -94,6 +94,28 @@ TEST(ScheduleLogTest, NamesDamageBeforeTheEnd) {
   EXPECT_THAT(
       ScheduleLog::Open(path).status(),
       StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not a schedule log")));
+}
+
+TEST(ScheduleLogTest, NamesALengthThatIsDamagedButPossible) {
+  const TempFolder folder;
+  const std::string path = folder.File("log");
+  std::string bytes = MakeLog(path);
+  bytes[8 + 1] ^= 1;  // 256 more or less: beyond the end, or into a record
+  WriteBytes(path, bytes);
+  EXPECT_THAT(ScheduleLog::Open(path).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 1")));
+}
+
+TEST(ScheduleLogTest, DropsATailOfZeros) {
+  const TempFolder folder;
+  const std::string path = folder.File("log");
+  const std::string whole = MakeLog(path);
+  for (const size_t zeros : {1, 8, 12, 13, 40, 4096}) {
+    SCOPED_TRACE(zeros);
+    WriteBytes(path, whole + std::string(zeros, '\0'));
+    RV_ASSERT_OK_AND_ASSIGN(auto log, ScheduleLog::Open(path));
+    EXPECT_EQ(log->entries().size(), 3u);
+  }
 }
 
 TEST(ScheduleLogTest, DropsADamagedLastRecord) {
