@@ -424,9 +424,9 @@ TEST(ShardCoreTest, RefusesAForeignStateAndKeepsItsOwn) {
   for (auto& [key, value] : no_number.metadata) {
     if (key.rfind("selector.", 0) == 0) value = "2143289344 3";  // NaN
   }
-  EXPECT_THAT(core->Load(no_number),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("no selector's state")));
+  EXPECT_THAT(
+      core->Load(no_number),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no selector's state")));
   EXPECT_EQ(Weights(*core), weights);
   EXPECT_EQ(core->version(), 1);
 }
