@@ -6,8 +6,11 @@
 //   StreamHub<WorkerMessage, ShardMessage> hub(limits);
 //   // service: Exchange(context) { return hub.Accept(context); }
 //   while (auto event = hub.Next(absl::Milliseconds(100))) {
-//     if (!event->message) hub.End(event->stream, absl::OkStatus());  // it
-//     left else hub.Send(event->stream, answer);
+//     if (event->message) {
+//       hub.Send(event->stream, answer);
+//     } else {  // it left
+//       hub.End(event->stream, absl::OkStatus());
+//     }
 //   }
 //   hub.Stop(); server->Shutdown(...);
 //

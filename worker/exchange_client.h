@@ -1,9 +1,9 @@
 // A worker's stream to one shard: Shard.Exchange.
 //
-//   RV_ASSIGN_OR_RETURN(auto client,
-//   ExchangeClient::Connect(std::move(options))); client->SendPush(step,
-//   frames); client->SendCommit(step, last_frames, commit);
-//   RV_ASSIGN_OR_RETURN(ReceivedUpdate update, client->WaitForUpdate(step));
+//   auto client = *ExchangeClient::Connect(options);
+//   client->SendPush(step, frames);
+//   client->SendCommit(step, last_frames, commit);
+//   ReceivedUpdate update = *client->WaitForUpdate(step);
 //
 // Messages carry kChunkBytes of data at most, whatever the size of a tensor.
 // Thread-safe after Connect.

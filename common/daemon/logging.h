@@ -1,8 +1,7 @@
 // Logging: spdlog, one event a line, with the process's identity in each.
 //
-//   InitLogging({.process = "worker-0", .file = run_dir +
-//   "/logs/worker-0.log"}); spdlog::info("joined {} as incarnation {}",
-//   address, incarnation);
+//   InitLogging({.process = "worker-0", .file = paths.Log("worker-0")});
+//   spdlog::info("joined {} as incarnation {}", address, incarnation);
 //
 // Never log payloads. Call spdlog's functions directly after InitLogging.
 

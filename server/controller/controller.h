@@ -1,9 +1,9 @@
 // The controller daemon: holds the run folder, listens, and sees one run from
 // the first join to its end.
 //
-//   RV_ASSIGN_OR_RETURN(auto controller, Controller::Create(config, dir,
-//   false)); RV_ASSIGN_OR_RETURN(std::string address, controller->Start());
-//   absl::Status result = controller->Run();      // blocks
+//   auto controller = *Controller::Create(config, dir, /*resume=*/false);
+//   std::string address = *controller->Start();
+//   absl::Status result = controller->Run();  // blocks
 
 #ifndef RIVULET_SERVER_CONTROLLER_CONTROLLER_H_
 #define RIVULET_SERVER_CONTROLLER_CONTROLLER_H_

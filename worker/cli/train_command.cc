@@ -238,7 +238,7 @@ void AddTrainCommand(CLI::App* app, const std::string& program,
       ->required();
   command->add_option("--run-dir", arguments->run_dir,
                       "Folder for everything the run writes (default: "
-                      "runs/<name of the config>)");
+                      "local.run_dir of the config, or runs/<its name>)");
   command
       ->add_option("--set", arguments->overrides,
                    "key.path=value: overrides one key of the config; may be "
