@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/grpc_util.h"
@@ -18,6 +19,9 @@ namespace {
 // A sequence number this far beyond what the controller has sent cannot be one
 // that is merely on its way here.
 constexpr uint64_t kMaxEntriesAhead = 1024;
+
+constexpr absl::Duration kSayWaitingEvery = absl::Seconds(10);
+constexpr size_t kMostNamed = 8;  // of the workers in a message
 
 std::string BytesOf(absl::Span<const float> values) {
   return std::string(reinterpret_cast<const char*>(values.data()),
@@ -97,6 +101,27 @@ absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
   hub_->End(event.stream, status);
   HandleLeft(event.stream, std::string(status.message()));
   return absl::OkStatus();
+}
+
+void ExchangeLoop::Tick(absl::Time now) {
+  const bool waits =
+      !finished_ && core_->num_committed() > 0 && !core_->Ready();
+  const int64_t step = waits ? core_->version() : -1;
+  if (step != waiting_step_) {
+    waiting_step_ = step;
+    waiting_since_ = now;
+    say_at_ = now + kSayWaitingEvery;
+  }
+  if (!waits || now < say_at_) return;
+  say_at_ += kSayWaitingEvery;
+  std::vector<int> awaited = core_->Awaited();
+  const size_t unnamed = awaited.size() - std::min(awaited.size(), kMostNamed);
+  awaited.resize(awaited.size() - unnamed);
+  spdlog::warn(
+      "step {} has waited {} for the push of worker {}{}", step,
+      absl::FormatDuration(absl::Trunc(now - waiting_since_, absl::Seconds(1))),
+      absl::StrJoin(awaited, ", "),
+      unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "");
 }
 
 void ExchangeLoop::HandleLeft(StreamId stream, const std::string& reason) {

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/controller.pb.h"
 #include "proto/exchange.pb.h"
 #include "server/push_assembler.h"
@@ -61,6 +62,10 @@ class ExchangeLoop {
   // or from saving.
   absl::Status Handle(ExchangeHub::Event event);
 
+  // Says every 10 s whose pushes a step that has begun still waits for: a
+  // worker may be stuck while its session lives. Call every 50 ms or so.
+  void Tick(absl::Time now);
+
   // Finished is sent: after the last step, or at a stop.
   bool finished() const { return finished_; }
 
@@ -103,6 +108,11 @@ class ExchangeLoop {
   uint64_t schedule_seq_;
   bool finished_ = false;
   absl::Status fatal_;
+
+  // Of the step that waits for pushes; -1: none does.
+  int64_t waiting_step_ = -1;
+  absl::Time waiting_since_;
+  absl::Time say_at_;
 };
 
 // The messages of an update or of statistics: pieces of at most kChunkBytes.

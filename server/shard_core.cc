@@ -268,6 +268,14 @@ absl::Status ShardCore::EncodeChange(std::string* bytes) {
   return absl::OkStatus();
 }
 
+std::vector<int> ShardCore::Awaited() const {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < pushes_.size(); ++rank) {
+    if (!pushes_[rank].committed) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
 absl::StatusOr<std::shared_ptr<const ShardUpdate>> ShardCore::MakeUpdate(
     uint64_t schedule_seq) {
   RV_CHECK(Ready()) << num_committed_ << " of " << pushes_.size();

@@ -73,6 +73,8 @@ class ShardCore {
 
   // Pushes of the current step that are committed, voided ones included.
   size_t num_committed() const { return num_committed_; }
+  // The ranks whose push of the current step has not come, in order.
+  std::vector<int> Awaited() const;
   // Whether every rank of the view has committed the current step.
   bool Ready() const { return num_committed_ == pushes_.size(); }
 

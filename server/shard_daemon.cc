@@ -136,6 +136,7 @@ class Shard {
       auto event = service_.hub().Next(kPoll);
       if (event.has_value())
         RV_RETURN_IF_ERROR(loop_->Handle(*std::move(event)));
+      loop_->Tick(absl::Now());
     }
     return verdict;
   }

@@ -8,12 +8,14 @@
 #include <memory>
 #include <string>
 #include <thread>  // NOLINT(build/c++11)
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/server/exchange_test_util.h"
 #include "tests/server/server_test_util.h"
+#include "tests/testing/log_capture.h"
 #include "tests/testing/status_matchers.h"
 
 namespace rivulet {
@@ -22,7 +24,9 @@ namespace {
 using ::rivulet::testing::Client;
 using ::rivulet::testing::CommitOf;
 using ::rivulet::testing::CoreOf;
+using ::rivulet::testing::FakeControl;
 using ::rivulet::testing::Hello;
+using ::rivulet::testing::LogCapture;
 using ::rivulet::testing::MakePush;
 using ::rivulet::testing::Mark;
 using ::rivulet::testing::PlanOf;
@@ -303,6 +307,54 @@ TEST_F(HostileWorkerTest, ThatLeavesAfterItsPush) {
   RV_EXPECT_OK(client_.ReadEnd());
   // The push counts; its repetition changes nothing.
   ExpectThatAnotherGoesOn();
+}
+
+TEST(ExchangeLoopTest, SaysEveryTenSecondsWhomAStepWaitsFor) {
+  const auto core = CoreOf(PlanOf(SmallConfig("fixed", 3)));
+  ExchangeHub hub;  // without the streams that the events come from
+  FakeControl control;
+  ExchangeOptions options;
+  options.job = ::rivulet::testing::kJob;
+  options.config_hash = "config";
+  options.manifest_hash = "manifest";
+  ExchangeLoop loop(core.get(), &hub, &control, std::move(options));
+  const auto push = [&](StreamId stream, int rank, int64_t step) {
+    const TestPush made = MakePush(*core, rank, step, 3, 0.2);
+    v1::WorkerMessage message;
+    message.mutable_push()->set_step(static_cast<uint64_t>(step));
+    message.mutable_push()->set_data(made.bytes);
+    *message.mutable_push()->mutable_commit() = made.commit;
+    RV_ASSERT_OK(loop.Handle({stream, message}));
+  };
+  for (StreamId stream : {1, 2, 3}) {
+    v1::WorkerMessage message;
+    *message.mutable_hello() = Hello(static_cast<int>(stream) - 1);
+    RV_ASSERT_OK(loop.Handle({stream, message}));
+  }
+  absl::Time now = absl::FromUnixSeconds(100);
+  const auto pass = [&](absl::Duration time) {
+    for (const absl::Time end = now + time; now < end;) {
+      now += absl::Milliseconds(50);
+      loop.Tick(now);
+    }
+  };
+  const LogCapture log;
+  pass(absl::Minutes(1));
+  EXPECT_EQ(log.Count("has waited"), 0) << "nobody has begun the step";
+  push(2, 1, 0);
+  pass(absl::Seconds(9));
+  EXPECT_EQ(log.Count("has waited"), 0);
+  pass(absl::Seconds(2));
+  EXPECT_EQ(log.Count("step 0 has waited 10s for the push of worker 0, 2"), 1);
+  push(1, 0, 0);
+  pass(absl::Seconds(10));
+  EXPECT_EQ(log.Count("step 0 has waited 20s for the push of worker 2"), 1);
+  push(3, 2, 0);
+  push(1, 0, 1);
+  pass(absl::Seconds(9));
+  EXPECT_EQ(log.Count("has waited"), 2) << "a new step waits anew";
+  pass(absl::Seconds(2));
+  EXPECT_EQ(log.Count("step 1 has waited 10s"), 1);
 }
 
 TEST(ExchangeLoopTest, AnswersARepeatedPushOnlyToItsSender) {

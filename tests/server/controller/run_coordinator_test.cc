@@ -3,13 +3,9 @@
 
 #include "server/controller/run_coordinator.h"
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +14,14 @@
 #include "common/daemon/grpc_util.h"
 #include "server/controller/complete_markers.h"
 #include "tests/server/server_test_util.h"
+#include "tests/testing/log_capture.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_folder.h"
 
 namespace rivulet {
 namespace {
 
+using ::rivulet::testing::LogCapture;
 using ::rivulet::testing::PlanOf;
 using ::rivulet::testing::ReadBytes;
 using ::rivulet::testing::SmallConfig;
@@ -31,32 +29,6 @@ using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// What is logged in its lifetime.
-class LogCapture {
- public:
-  LogCapture() : before_(spdlog::default_logger()) {
-    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));
-  }
-  LogCapture(const LogCapture&) = delete;
-  LogCapture& operator=(const LogCapture&) = delete;
-  ~LogCapture() { spdlog::set_default_logger(before_); }
-
-  int Count(const std::string& part) const {
-    const std::string text = text_.str();
-    int count = 0;
-    for (size_t at = text.find(part); at != std::string::npos;
-         at = text.find(part, at + 1)) {
-      ++count;
-    }
-    return count;
-  }
-
- private:
-  const std::shared_ptr<spdlog::logger> before_;
-  std::ostringstream text_;
-};
 
 class RunCoordinatorTest : public ::testing::Test {
  protected:
