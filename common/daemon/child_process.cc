@@ -51,9 +51,9 @@ absl::Status ExitWhenClosed(int fd) {
   return absl::OkStatus();
 }
 
-void HandleStopSignals() {
+void CatchStopSignals(void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = OnStopSignal;
+  action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
@@ -62,6 +62,10 @@ void HandleStopSignals() {
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+}
+
+void HandleStopSignals() {
+  CatchStopSignals(OnStopSignal);
   signal(SIGPIPE, SIG_IGN);
 }
 

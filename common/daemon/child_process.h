@@ -15,6 +15,10 @@ namespace rivulet {
 // other end, is gone. Takes `fd` over. InvalidArgument when it is not open.
 absl::Status ExitWhenClosed(int fd);
 
+// Calls `handler` for each signal that asks a process to stop: SIGINT, SIGTERM,
+// and SIGHUP unless it is ignored, as under nohup.
+void CatchStopSignals(void (*handler)(int));
+
 // SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) raise a flag; a
 // second SIGINT ends the process at once with kExitInterrupted. SIGPIPE is
 // ignored. Call once, before threads are started.

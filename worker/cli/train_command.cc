@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
+#include "common/daemon/child_process.h"
 #include "common/daemon/config.h"
 #include "common/daemon/grpc_util.h"
 #include "common/daemon/run_folder.h"
@@ -192,14 +193,8 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
 
   RV_RETURN_IF_ERROR(CheckData(*plan));
 
-  struct sigaction action = {};
-  action.sa_handler = OnInterrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
   // A terminal that closes must not cost the work since the last checkpoint.
-  struct sigaction hangup = {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  CatchStopSignals(OnInterrupt);
 
   absl::PrintF(
       "training %s on %s: %d parameters, %d steps; %d workers, %d shards; "
