@@ -1,6 +1,7 @@
 // Which density a step has, as a function of the step alone: fixed, or DGC's
-// warm-up ladder (25, 6.25, 1.5625, 0.4 %, then the target: Lin et al. §3.3),
-// optionally capped, since the first rungs carry half of a run's bytes.
+// warm-up ladder (Lin et al. §3.3: 25, 6.25, 1.5625, 0.4 %, then the target;
+// here in equal ratios from the first rung to the target), optionally capped,
+// since the first rungs carry half of a run's bytes.
 
 #ifndef RIVULET_COMPRESSION_DENSITY_SCHEDULE_H_
 #define RIVULET_COMPRESSION_DENSITY_SCHEDULE_H_

@@ -94,12 +94,30 @@ absl::Status DecodeValues(const ValueLayout& layout, ByteReader* body,
                                  : DecodeLevels(bytes, layout, values);
 }
 
-absl::Status DecodeBitmap(int64_t size, ByteReader* body,
+// Each position has a value: nothing is reserved for what cannot follow.
+absl::Status CheckCount(uint64_t count, int value_bytes,
+                        const ByteReader& body) {
+  const size_t left = body.rest().size();
+  if (count <= left / static_cast<size_t>(value_bytes)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%u positions announced, but %u bytes are left for their values", count,
+      left));
+}
+
+absl::Status DecodeBitmap(int64_t size, int value_bytes, ByteReader* body,
                           std::vector<uint32_t>* positions) {
   absl::string_view bytes;
   if (!body->ReadBytes(static_cast<uint64_t>((size + 7) / 8), &bytes)) {
     return Truncated("bitmap");
   }
+  uint64_t count = 0;
+  for (const char byte : bytes) {
+    count += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(byte)));
+  }
+  RV_RETURN_IF_ERROR(CheckCount(count, value_bytes, *body));
+  positions->reserve(count);
   for (size_t b = 0; b < bytes.size(); ++b) {
     for (uint32_t bits = static_cast<uint8_t>(bytes[b]); bits != 0;
          bits &= bits - 1) {
@@ -142,12 +160,7 @@ absl::Status DecodeSparse(int64_t size, uint8_t positions_code,
     if (count == 0) {
       return absl::InvalidArgumentError("segment without a position");
     }
-    // Each has a value besides: nothing is reserved for what cannot follow.
-    if (count > body->rest().size() / layout.value_bytes) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "%u positions announced, but %u bytes are left for their values",
-          count, body->rest().size()));
-    }
+    RV_RETURN_IF_ERROR(CheckCount(count, layout.value_bytes, *body));
   }
   if (layout.value_bytes != 4 &&
       !body->ReadBytes(internal::kStepBytes, &layout.steps)) {
@@ -160,7 +173,8 @@ absl::Status DecodeSparse(int64_t size, uint8_t positions_code,
     absl::string_view used;
     RV_CHECK(body->ReadBytes(consumed, &used));
   } else {
-    RV_RETURN_IF_ERROR(DecodeBitmap(size, body, &update->positions));
+    RV_RETURN_IF_ERROR(
+        DecodeBitmap(size, layout.value_bytes, body, &update->positions));
   }
   layout.count = update->positions.size();
   layout.values_per_step = std::numeric_limits<uint64_t>::max();

@@ -166,16 +166,6 @@ void GradientCompressor::Rollback() {
   state_->pending = false;
 }
 
-void GradientCompressor::AddBack(const CompressedTensor& sent) {
-  State& st = *state_;
-  RV_CHECK(!st.pending);
-  RV_CHECK_EQ(sent.size, st.size);
-  const int64_t count = sent.count();
-  for (int64_t i = 0; i < count; ++i) {
-    st.v[sent.Position(i)] += sent.Decode(i);
-  }
-}
-
 int64_t GradientCompressor::size() const { return state_->size; }
 
 absl::Span<float> GradientCompressor::momentum() {

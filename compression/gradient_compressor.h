@@ -16,8 +16,8 @@
 // sent denser than `mask_max_density` u is left alone and s = v; so it is when
 // `mask` is off.
 //
-// Exact algebra: at positions that are sent, v_after + decoded == s in the
-// sense v_after = fl(s - decoded); elsewhere v is untouched.
+// Exact algebra: where something is sent, v ends as fl(s - decoded); elsewhere
+// it keeps what the accumulation above has made of it.
 //
 // Thread-compatible.
 
@@ -67,11 +67,6 @@ class GradientCompressor {
   void Commit();
   // Forgets the pending step: u, v and the threshold are bit for bit as before.
   void Rollback();
-
-  // Returns a push that was refused for good to the residual, as decoded: for
-  // runs whose shards may refuse one. While every member is waited for, none
-  // is. Nothing may be pending.
-  void AddBack(const CompressedTensor& sent);
 
   int64_t size() const;
   // State, for checkpoints and reports: size() elements each; the momentum of

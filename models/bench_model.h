@@ -35,7 +35,7 @@ struct BenchResult {
   // Of one step; their sum is not exactly the step's, being medians each.
   double forward_seconds = 0;   // with the loss
   double backward_seconds = 0;  // with its first gradient last to be ready
-  double update_seconds = 0;    // plain SGD
+  double update_seconds = 0;    // SGD with momentum and weight decay
   // Multiplications and additions of convolutions and linear layers, forward
   // and both backward passes, of one image.
   double flops_per_image = 0;

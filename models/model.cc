@@ -51,6 +51,7 @@ class NetworkModel final : public Model {
   }
 
   const Manifest& manifest() const override { return parameters_.manifest(); }
+  std::string ops() const override { return backend_->name(); }
   absl::Span<float> parameter(int index) override {
     return parameters_.value(index);
   }
@@ -164,10 +165,8 @@ absl::StatusOr<std::unique_ptr<Backend<float>>> MakeBackend(
   return MakeCpuBackend(runtime.threads);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Model>> CreateModel(
-    const ModelOptions& options, const ModelRuntime& runtime) {
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelOptions& options,
+                                                 const ModelRuntime& runtime) {
   RV_ASSIGN_OR_RETURN(Manifest manifest, BuildManifest(options));
   RV_ASSIGN_OR_RETURN(auto backend, MakeBackend(runtime));
   backend->BindThread();
@@ -176,6 +175,16 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(
   // What the backend lacks shows here rather than at the first step.
   RV_RETURN_IF_ERROR(Annotate(model->NetworkFor(1).status(), options.name));
   return model;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreateModel(
+    const ModelOptions& options, const ModelRuntime& runtime) {
+  auto model = MakeModel(options, runtime);
+  if (!absl::IsUnimplemented(model.status())) return model;
+  return MakeModel(options, {.threads = runtime.threads,
+                             .ops = ModelRuntime::Ops::kReference});
 }
 
 void InitializeModel(Model& model, uint64_t seed) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,7 +32,8 @@ struct LossResult {
 
 struct ModelRuntime {
   int threads = 1;
-  // kFast uses oneDNN where it was built in; kReference is the naive twin.
+  // kFast uses oneDNN where it was built in and can do the model's shapes, and
+  // the naive twin elsewhere; kReference always the twin.
   enum class Ops { kFast, kReference } ops = Ops::kFast;
 };
 
@@ -40,6 +42,8 @@ class Model {
   virtual ~Model() = default;
 
   virtual const Manifest& manifest() const = 0;
+  // Whose operations compute: "oneDNN" or "reference".
+  virtual std::string ops() const = 0;
 
   // Flat, row major in PyTorch's layout; owned by the model; valid for its
   // life. After writing parameters call ParametersChanged() before the next
@@ -71,8 +75,8 @@ class Model {
   virtual void EndStatistics() = 0;
 };
 
-// InvalidArgument for options that BuildManifest refuses; Unimplemented for ops
-// that this build lacks. Parameters are zero until InitializeModel or a load.
+// InvalidArgument for options that BuildManifest refuses. Parameters are zero
+// until InitializeModel or a load.
 absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options,
                                                    const ModelRuntime& runtime);
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <thread>  // NOLINT(build/c++11)
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/num_cores.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/logging.h"
 #include "common/daemon/run_member.h"
@@ -80,7 +80,6 @@ class Worker {
                         OpenDataset(plan_->dataset_options(), Split::kTest));
     RV_RETURN_IF_ERROR(CheckSize(*train_, plan_->dataset_info().train_size));
     RV_RETURN_IF_ERROR(CheckSize(*test_, plan_->dataset_info().test_size));
-    RV_RETURN_IF_ERROR(MakeModel());
     return member_.FindCheckpoints();
   }
 
@@ -92,22 +91,33 @@ class Worker {
                      dataset.size(), " images in a split of ", expected));
   }
 
-  absl::Status MakeModel() {
-    ModelRuntime runtime;
-    runtime.threads = config_.local.threads > 0
-                          ? static_cast<int>(config_.local.threads)
-                          : std::max(1U, std::thread::hardware_concurrency());
-    auto model = CreateModel(plan_->model_options(), runtime);
-    if (absl::IsUnimplemented(model.status())) {
-      spdlog::warn("{}: the slow reference operations serve",
-                   std::string(model.status().message()));
-      runtime.ops = ModelRuntime::Ops::kReference;
-      model = CreateModel(plan_->model_options(), runtime);
+  // Threads of one machine beyond its cores wait for one another in turns, so
+  // the run's workers on it share them.
+  int Threads(const v1::Start& start) const {
+    const int cores = NumCores();
+    const int beside = static_cast<int>(
+        std::clamp<uint32_t>(start.workers_on_machine(), 1, cores));
+    const auto asked = static_cast<int>(config_.local.threads);
+    const int share = std::max(1, cores / beside);
+    if (asked > share) {
+      spdlog::warn(
+          "local.threads is {}, and the {} cores here are {} a worker: more "
+          "threads than cores slow each other down",
+          asked, cores, share);
     }
-    RV_RETURN_IF_ERROR(model.status());
-    model_ = *std::move(model);
-    spdlog::info("{}, {} parameters, {} threads", plan_->manifest().model,
-                 plan_->manifest().num_parameters(), runtime.threads);
+    return asked > 0 ? asked : share;
+  }
+
+  absl::Status MakeModel(const v1::Start& start) {
+    ModelRuntime runtime;
+    runtime.threads = Threads(start);
+    RV_ASSIGN_OR_RETURN(model_, CreateModel(plan_->model_options(), runtime));
+    if (model_->ops() == "reference") {
+      spdlog::warn("the slow reference operations serve: no fast ones here");
+    }
+    spdlog::info("{}, {} parameters, {} threads, {} operations",
+                 plan_->manifest().model, plan_->manifest().num_parameters(),
+                 runtime.threads, model_->ops());
     return absl::OkStatus();
   }
 
@@ -116,6 +126,9 @@ class Worker {
                         member_.session().WaitForStart());
     const auto first_step = static_cast<int64_t>(start.step());
     RV_RETURN_IF_ERROR(member_.BeginAt(first_step));
+    RV_RETURN_IF_ERROR(MakeModel(start));
+    // Before the shards are dialled: who cannot go on disturbs nobody.
+    RV_ASSIGN_OR_RETURN(const TensorFile state, ReadState(first_step));
     RV_RETURN_IF_ERROR(ConnectShards(start));
     std::vector<ShardStream*> shards;
     shards.reserve(streams_.size());
@@ -127,7 +140,7 @@ class Worker {
     training.schedule_seq =
         start.entries().empty() ? 0 : start.entries(0).seq();
     training.before_commit = options_.before_push;
-    RV_RETURN_IF_ERROR(LoadState(first_step, &training.voided));
+    RV_RETURN_IF_ERROR(Restore(first_step, state, &training.voided));
 
     ControllerSession session(&member_.session());
     BatchLoader loader(train_, plan_->loader_options());
@@ -188,13 +201,18 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status LoadState(int64_t step, VoidCounts* voided) {
+  absl::StatusOr<TensorFile> ReadState(int64_t step) {
+    if (step == 0) return TensorFile();
+    return member_.LoadCheckpoint(step);
+  }
+
+  absl::Status Restore(int64_t step, const TensorFile& state,
+                       VoidCounts* voided) {
     if (step == 0) {
       InitializeModel(*model_, static_cast<uint64_t>(config_.train.seed));
       return absl::OkStatus();
     }
-    RV_ASSIGN_OR_RETURN(const TensorFile file, member_.LoadCheckpoint(step));
-    return Annotate(RestoreWorkerCheckpoint(file, voided, *model_, *pipeline_),
+    return Annotate(RestoreWorkerCheckpoint(state, voided, *model_, *pipeline_),
                     member_.PathOfCheckpoint(step));
   }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -10,20 +11,29 @@
 #include <cstdio>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 
 namespace rivulet {
 namespace {
 
-// A renamed file survives a power failure only once its folder is on the disk.
-absl::Status SyncFolderOf(const std::string& path) {
+// Between the target's name and what makes the temporary file's its own.
+constexpr absl::string_view kInfix = ".tmp.";
+
+std::string FolderOf(const std::string& path) {
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path();
-  const std::string folder =
-      parent.empty() ? std::string(".") : parent.string();
+  return parent.empty() ? std::string(".") : parent.string();
+}
+
+}  // namespace
+
+absl::Status SyncFolder(const std::string& folder) {
   const int descriptor =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return ErrnoToStatus(errno, folder, "open the folder");
@@ -36,7 +46,17 @@ absl::Status SyncFolderOf(const std::string& path) {
   return status;
 }
 
-}  // namespace
+bool IsUnfinishedFile(absl::string_view name) {
+  const size_t infix = name.rfind(kInfix);
+  if (infix == absl::string_view::npos || infix == 0) return false;
+  const std::vector<absl::string_view> numbers =
+      absl::StrSplit(name.substr(infix + kInfix.size()), '.');
+  return numbers.size() == 2 &&
+         std::all_of(numbers.begin(), numbers.end(), [](absl::string_view n) {
+           return !n.empty() &&
+                  std::all_of(n.begin(), n.end(), absl::ascii_isdigit);
+         });
+}
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
     : path_(std::move(path)),
@@ -52,7 +72,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path) {
   static std::atomic<uint64_t> count{0};
   std::string temporary =
-      absl::StrCat(path, ".tmp.", getpid(), ".",
+      absl::StrCat(path, kInfix, getpid(), ".",
                    count.fetch_add(1, std::memory_order_relaxed));
   // What an earlier process of the same number left behind is overwritten.
   const int descriptor =
@@ -87,7 +107,14 @@ absl::Status AtomicFile::Commit() {
     return ErrnoToStatus(errno, path_, "put a temporary file in its place");
   }
   renamed_ = true;
-  return SyncFolderOf(path_);
+  return SyncFolder(FolderOf(path_));
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 const std::string& bytes) {
+  RV_ASSIGN_OR_RETURN(const auto out, AtomicFile::Create(path));
+  RV_RETURN_IF_ERROR(out->Append(bytes));
+  return out->Commit();
 }
 
 }  // namespace rivulet

@@ -20,6 +20,13 @@
 
 namespace rivulet {
 
+// Makes the names in a folder durable: a renamed file survives a power failure
+// only once its folder is on the disk.
+absl::Status SyncFolder(const std::string& folder);
+
+// Whether a file's name is that of a temporary file of this kind.
+bool IsUnfinishedFile(absl::string_view name);
+
 class AtomicFile {
  public:
   // Opens the temporary file, <path>.tmp.<process>.<count>. Like all errors
@@ -47,6 +54,10 @@ class AtomicFile {
   int descriptor_;  // -1 once closed
   bool renamed_ = false;
 };
+
+// Replaces `path` by `bytes` in these steps.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 const std::string& bytes);
 
 }  // namespace rivulet
 

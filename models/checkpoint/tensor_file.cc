@@ -472,11 +472,4 @@ absl::StatusOr<TensorFile> ParseTensorFile(absl::string_view bytes,
       .Read();
 }
 
-absl::Status WriteFileAtomically(const std::string& path,
-                                 const std::string& bytes) {
-  RV_ASSIGN_OR_RETURN(const auto out, AtomicFile::Create(path));
-  RV_RETURN_IF_ERROR(out->Append(bytes));
-  return out->Commit();
-}
-
 }  // namespace rivulet

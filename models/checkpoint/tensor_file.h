@@ -57,10 +57,6 @@ absl::StatusOr<TensorFile> ReadTensorFile(const std::string& path);
 absl::StatusOr<TensorFile> ParseTensorFile(absl::string_view bytes,
                                            const std::string& name);
 
-// Atomically replaces `path` by `bytes` (same steps as above).
-absl::Status WriteFileAtomically(const std::string& path,
-                                 const std::string& bytes);
-
 }  // namespace rivulet
 
 #endif  // RIVULET_MODELS_CHECKPOINT_TENSOR_FILE_H_

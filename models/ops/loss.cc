@@ -39,18 +39,19 @@ CrossEntropyResult SoftmaxCrossEntropy(int64_t classes, const T* logits,
     const int64_t label = labels[n];
     RV_CHECK(label >= 0 && label < classes)
         << "label " << label << " of sample " << n << ", classes " << classes;
+    const bool finite = AllFinite(classes, row);
     const int64_t best = ArgMax(classes, row);
     const double top = static_cast<double>(row[best]);
-    if (best == label) ++result.correct;
+    // What is not a number has no largest one.
+    if (finite && best == label) ++result.correct;
     double sum = 0;
     for (int64_t c = 0; c < classes; ++c) {
       sum += std::exp(static_cast<double>(row[c]) - top);
     }
     // An infinite logit would give a finite loss when it is not the label's.
     result.loss_sum +=
-        AllFinite(classes, row)
-            ? std::log(sum) + top - static_cast<double>(row[label])
-            : std::numeric_limits<double>::quiet_NaN();
+        finite ? std::log(sum) + top - static_cast<double>(row[label])
+               : std::numeric_limits<double>::quiet_NaN();
     if (gradient == nullptr) continue;
     T* out = gradient + static_cast<int64_t>(n) * classes;
     for (int64_t c = 0; c < classes; ++c) {

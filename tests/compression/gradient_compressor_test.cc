@@ -379,20 +379,6 @@ TEST(GradientCompressorTest, AllZeroGradientSendsNothing) {
   }
 }
 
-TEST(GradientCompressorTest, AddBackUndoesWhatTheReceiverRefused) {
-  for (const double density : {0.01, 1.0}) {
-    auto compressor = Make(2000, Options(MomentumForm::kNone));
-    CompressedTensor sent;
-    const auto g = RandomGradient(81, 0, 2000);
-    RV_ASSERT_OK(compressor->Compress(g, {density, 8}, &sent));
-    compressor->Commit();
-    compressor->AddBack(sent);
-    for (size_t i = 0; i < g.size(); ++i) {
-      ASSERT_NEAR(compressor->residual()[i], g[i], 1e-6);
-    }
-  }
-}
-
 TEST(GradientCompressorTest, TensorsAroundSixteenBitLengthsWork) {
   for (const int64_t size : {65535, 65536, 65537}) {
     auto compressor = Make(size, Options(MomentumForm::kNesterov));

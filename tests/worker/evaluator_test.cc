@@ -22,6 +22,7 @@ class BufferModel final : public Model {
     manifest_.buffers[0] = {.name = "a", .shape = {2}};
     manifest_.buffers[1] = {.name = "b", .shape = {1}};
   }
+  std::string ops() const override { return "test"; }
   const Manifest& manifest() const override { return manifest_; }
   absl::Span<float> parameter(int) override { return {}; }
   absl::Span<const float> gradient(int) const override { return {}; }

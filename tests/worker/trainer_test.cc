@@ -34,6 +34,7 @@ class PoisonedModel final : public Model {
   PoisonedModel(std::unique_ptr<Model> model, std::function<bool(int)> poisons)
       : model_(std::move(model)), poisons_(std::move(poisons)) {}
 
+  std::string ops() const override { return "test"; }
   const Manifest& manifest() const override { return model_->manifest(); }
   absl::Span<float> parameter(int i) override { return model_->parameter(i); }
   absl::Span<const float> gradient(int i) const override {

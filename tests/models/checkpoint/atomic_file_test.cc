@@ -141,5 +141,21 @@ TEST(AtomicFileTest, WritersOfOneTargetDoNotMix) {
   EXPECT_EQ(FilesIn(folder.path()), 1);
 }
 
+TEST(AtomicFileTest, KnowsItsTemporaryFilesByTheirNames) {
+  const TempFolder folder;
+  RV_ASSERT_OK_AND_ASSIGN(auto file, AtomicFile::Create(folder.File("a.json")));
+  int unfinished = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_TRUE(IsUnfinishedFile(entry.path().filename().string()))
+        << entry.path();
+    ++unfinished;
+  }
+  EXPECT_EQ(unfinished, 1);
+  for (const char* name : {"a.json", "a.tmp", "a.tmp.1", "a.tmp.1.", ".tmp.1.2",
+                           "a.tmp.1.x", "a.tmp.1.2.3", ""}) {
+    EXPECT_FALSE(IsUnfinishedFile(name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace rivulet
