@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run_dir=${1:-runs/quickstart}
+run_dir=${run_dir%/}
 scripts/build.sh
 if [ -e "$run_dir/summary.json" ] || [ -e "$run_dir/checkpoints" ]; then
   if [ -e "$run_dir/lock" ] && ! flock --nonblock "$run_dir/lock" true; then
@@ -24,6 +25,7 @@ cat <<NEXT
 next
   build/bin/rivulet eval $run_dir                       evaluate the weights again
   build/bin/rivulet check configs/cifar10_resnet20.yaml what another config would do
-  build/bin/rivulet train configs/quickstart.yaml --run-dir runs/sparser --set compression.density=0.005
+  build/bin/rivulet train configs/quickstart.yaml --run-dir runs/sparser \\
+    --set train.epochs=6 --set compression.density=0.005
   docs/configuration.md                                 every key
 NEXT

@@ -7,7 +7,8 @@
 #
 # DIR holds CIFAR-10's binary files (cifar-10-batches-bin). An arm that has
 # finished is not run again; one that was interrupted is resumed. Each finished
-# arm adds a line to FILE, and the table is printed at the end.
+# arm adds a line to FILE, unless it ended in the same bits as one that is there,
+# and the table is printed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -47,15 +48,19 @@ for arm in $arms; do
     build/bin/rivulet train "$config" --run-dir "$run" "${resume[@]}" \
       --set "data.path=$data" --set "train.seed=$seed" --set "train.epochs=$epochs"
   fi
-  grep -q "^$arm,$seed,$epochs," "$csv" || python3 - "$arm" "$epochs" "$run/summary.json" >>"$csv" <<'PY'
+  python3 - "$arm" "$epochs" "$run/summary.json" "$csv" <<'PY'
 import json
 import sys
-arm, epochs, path = sys.argv[1:]
+arm, epochs, path, table = sys.argv[1:]
 s = json.load(open(path))
-print(",".join(str(x) for x in [
+if s["weights_sha256"] in open(table).read():
+    sys.exit()  # has its line
+line = ",".join(str(x) for x in [
     arm, s["seed"], epochs, s["test_accuracy"], s["train_loss"], s["bytes_up"],
     s["bytes_down"], s["ratio"], s["ratio_steady_up"], s["seconds"], s["samples_per_second"],
-    s["weights_sha256"], s["host"].replace(",", "")]))
+    s["weights_sha256"], s["host"].replace(",", "")])
+with open(table, "a") as out:
+    print(line, file=out)
 PY
 done
 cat "$csv"
