@@ -8,8 +8,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/join_first.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/grpc_util.h"
 
@@ -114,14 +114,10 @@ void ExchangeLoop::Tick(absl::Time now) {
   }
   if (!waits || now < say_at_) return;
   say_at_ += kSayWaitingEvery;
-  std::vector<int> awaited = core_->Awaited();
-  const size_t unnamed = awaited.size() - std::min(awaited.size(), kMostNamed);
-  awaited.resize(awaited.size() - unnamed);
   spdlog::warn(
-      "step {} has waited {} for the push of worker {}{}", step,
+      "step {} has waited {} for the push of worker {}", step,
       absl::FormatDuration(absl::Trunc(now - waiting_since_, absl::Seconds(1))),
-      absl::StrJoin(awaited, ", "),
-      unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "");
+      JoinFirst(core_->Awaited(), kMostNamed, ", "));
 }
 
 void ExchangeLoop::HandleLeft(StreamId stream, const std::string& reason) {

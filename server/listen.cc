@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/grpc_util.h"
 
@@ -65,16 +65,16 @@ absl::Status Probe(const HostPort& target) {
     close(fd);
     if (bound) return absl::OkStatus();
   }
-  const std::string reason = std::strerror(error);
+  const std::string reason = ErrnoText(error);
   switch (error) {
     case EADDRINUSE:
       return absl::UnavailableError(
-          absl::StrCat("the port is in use by another process (", reason,
-                       "); choose another, or port 0 for any free one"));
+          absl::StrCat("the port is in use by another process: ", reason,
+                       "; choose another, or port 0 for any free one"));
     case EADDRNOTAVAIL:
       return absl::InvalidArgumentError(
-          absl::StrCat("this machine does not have that address (", reason,
-                       "); use one of its own, or 0.0.0.0 for all"));
+          absl::StrCat("this machine does not have that address: ", reason,
+                       "; use one of its own, or 0.0.0.0 for all"));
     default:
       return absl::InvalidArgumentError(reason);
   }

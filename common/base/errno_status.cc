@@ -6,11 +6,14 @@
 
 namespace rivulet {
 
+std::string ErrnoText(int error) {
+  return absl::StrCat(std::generic_category().message(error), " (errno ", error,
+                      ")");
+}
+
 std::string ErrnoMessage(int error, absl::string_view path,
                          absl::string_view action) {
-  return absl::StrCat(path, ": cannot ", action, ": ",
-                      std::generic_category().message(error), " (errno ", error,
-                      ")");
+  return absl::StrCat(path, ": cannot ", action, ": ", ErrnoText(error));
 }
 
 absl::Status ErrnoToStatus(int error, absl::string_view path,

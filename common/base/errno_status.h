@@ -10,9 +10,11 @@
 
 namespace rivulet {
 
-// "<path>: cannot <action>: No such file or directory (errno 2)". Thread-safe,
-// which strerror is not. For callers to whom one code is right whatever the
-// reason; others use ErrnoToStatus.
+// "No such file or directory (errno 2)". Thread-safe, which strerror is not.
+std::string ErrnoText(int error);
+
+// "<path>: cannot <action>: No such file or directory (errno 2)". For callers
+// to whom one code is right whatever the reason; others use ErrnoToStatus.
 std::string ErrnoMessage(int error, absl::string_view path,
                          absl::string_view action);
 

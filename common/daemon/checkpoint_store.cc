@@ -1,11 +1,8 @@
 #include "common/daemon/checkpoint_store.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -21,6 +18,7 @@
 #include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/run_folder.h"
+#include "models/checkpoint/atomic_file.h"
 
 namespace rivulet {
 namespace {
@@ -33,21 +31,6 @@ constexpr char kMemberKey[] = "checkpoint_member";
 // After the name of a file that is not to be found any more.
 constexpr char kAside[] = ".aside";
 constexpr char kStepKey[] = "checkpoint_step";
-
-absl::Status FileError(const std::string& path, absl::string_view action,
-                       int error) {
-  return absl::InternalError(ErrnoMessage(error, path, action));
-}
-
-// Makes the names in a folder durable.
-absl::Status SyncFolder(const std::string& dir) {
-  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return FileError(dir, "open", errno);
-  const int error = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  if (error != 0) return FileError(dir, "sync", error);
-  return absl::OkStatus();
-}
 
 // The step of "step-0000001234"; false for any other name.
 bool StepOfFolder(absl::string_view name, int64_t* step) {
@@ -96,35 +79,35 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::StepFolders() const {
   std::error_code error;
   fs::directory_iterator entry(dir_, error);
   if (error == std::errc::no_such_file_or_directory) return steps;
-  if (error) return FileError(dir_, "read the folder", error.value());
+  if (error) return ErrnoToStatus(error.value(), dir_, "read the folder");
   for (; entry != fs::directory_iterator(); entry.increment(error)) {
     int64_t step = 0;
     if (StepOfFolder(entry->path().filename().string(), &step)) {
       steps.push_back(step);
     }
   }
-  if (error) return FileError(dir_, "read the folder", error.value());
+  if (error) return ErrnoToStatus(error.value(), dir_, "read the folder");
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
 }
 
-absl::StatusOr<std::vector<CheckpointStore::Found>> CheckpointStore::List()
-    const {
+absl::StatusOr<CheckpointStore::Listing> CheckpointStore::List() const {
   RV_ASSIGN_OR_RETURN(const std::vector<int64_t> folders, StepFolders());
-  std::vector<Found> whole;
+  Listing listing;
   for (const int64_t step : folders) {
     absl::StatusOr<TensorFile> file = Load(step);
     if (file.ok()) {
-      whole.push_back({step, std::move(file->metadata)});
+      listing.whole.push_back({step, std::move(file->metadata)});
     } else if (absl::IsDataLoss(file.status())) {
-      spdlog::warn("checkpoint of step {} is left out: {}", step,
-                   std::string(file.status().message()));
+      listing.damaged.push_back(
+          absl::StrCat("the checkpoint of step ", step,
+                       " is left out: ", file.status().message()));
     } else if (!absl::IsNotFound(file.status())) {
       // Unreadable is not lost: going on without it would start over.
       return file.status();
     }
   }
-  return whole;
+  return listing;
 }
 
 absl::StatusOr<TensorFile> CheckpointStore::Load(int64_t step) const {
@@ -148,7 +131,7 @@ absl::Status CheckpointStore::SetAsideAfter(int64_t step) {
     std::error_code error;
     if (!fs::exists(path, error)) continue;
     fs::rename(path, absl::StrCat(path, kAside), error);
-    if (error) return FileError(path, "set aside", error.value());
+    if (error) return ErrnoToStatus(error.value(), path, "set aside");
     spdlog::warn("{} is set aside: the run goes on from step {}", path, step);
   }
   return absl::OkStatus();
@@ -173,7 +156,7 @@ absl::Status CheckpointStore::Prune(const std::set<int64_t>& keep) {
     }
     // Another member may have removed the folder meanwhile.
     if (error && error != std::errc::no_such_file_or_directory) {
-      return FileError(folder, "remove files", error.value());
+      return ErrnoToStatus(error.value(), folder, "remove files");
     }
     // Fails, as it should, while other members still have files there.
     fs::remove(folder, error);

@@ -4,7 +4,7 @@
 //
 //   CheckpointStore store(paths.checkpoints(), "worker-0");
 //   store.Save(1234, file);
-//   for (const auto& found : *store.List()) ...   // newest whole one first
+//   for (const auto& found : store.List()->whole) ...  // newest first
 //
 // Thread-compatible. Several members may share the folder.
 
@@ -38,10 +38,14 @@ class CheckpointStore {
     std::map<std::string, std::string> metadata;
   };
 
-  // The steps of which this member has a whole file, newest first. Every file
-  // is read and checked; a damaged one is logged and left out. Empty when there
-  // is no folder yet. Errors name what cannot be read.
-  absl::StatusOr<std::vector<Found>> List() const;
+  struct Listing {
+    std::vector<Found> whole;          // newest first
+    std::vector<std::string> damaged;  // a line each: step, file and reason
+  };
+
+  // Of which steps this member has a file. Every file is read and checked.
+  // Empty when there is no folder yet. Errors name what cannot be read.
+  absl::StatusOr<Listing> List() const;
 
   // NotFound, or DataLoss when the file is damaged or is not this member's file
   // of this step.

@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <thread>  // NOLINT(build/c++11)
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errno_status.h"
 #include "common/daemon/exit_codes.h"
 
 namespace rivulet {
@@ -36,7 +36,7 @@ absl::Status ExitWhenClosed(int fd) {
   const int flags = fcntl(fd, F_GETFD);
   if (flags < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--parent-fd ", fd, ": ", std::strerror(errno)));
+        absl::StrCat("--parent-fd ", fd, ": ", ErrnoText(errno)));
   }
   fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
   // Detached on purpose: it lives as long as the process and touches nothing of
@@ -79,8 +79,8 @@ absl::Status WriteAndClose(int fd, const std::string& text) {
     if (wrote < 0) {
       const int error = errno;
       close(fd);
-      return absl::UnavailableError(absl::StrCat("writing to descriptor ", fd,
-                                                 ": ", std::strerror(error)));
+      return absl::UnavailableError(
+          absl::StrCat("writing to descriptor ", fd, ": ", ErrnoText(error)));
     }
     done += static_cast<size_t>(wrote);
   }

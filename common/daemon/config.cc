@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/errno_status.h"
+#include "common/base/join_first.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config_keys.h"
 #include "common/daemon/config_rules.h"
@@ -54,13 +55,8 @@ class ConfigReader {
     }
     const std::string path = text.substr(0, equals);
     const std::string value_text = text.substr(equals + 1);
-    YamlValue value;
-    if (value_text.empty()) {
-      value.kind = YamlValue::Kind::kScalar;
-      value.quoted = true;
-    } else {
-      RV_ASSIGN_OR_RETURN(value, ParseYaml(value_text, place_(1)));
-    }
+    RV_ASSIGN_OR_RETURN(const YamlValue value,
+                        OverrideValue(FindKey(path), value_text));
     const size_t dot = path.rfind('.');
     const std::string section =
         dot == std::string::npos ? "" : path.substr(0, dot);
@@ -84,6 +80,22 @@ class ConfigReader {
   Config& config() { return config_; }
 
  private:
+  // A text is taken as it is, so that what YAML would take apart, such as
+  // [::1]:4000, needs no quotes within the shell's.
+  absl::StatusOr<YamlValue> OverrideValue(const KeySpec* key,
+                                          const std::string& text) const {
+    const bool is_quoted =
+        absl::StartsWith(text, "\"") || absl::StartsWith(text, "'");
+    const bool as_it_is =
+        text.empty() || (key != nullptr && IsTextKey(*key) && !is_quoted);
+    if (!as_it_is) return ParseYaml(text, place_(1));
+    YamlValue value;
+    value.kind = YamlValue::Kind::kScalar;
+    value.quoted = true;
+    value.text = text;
+    return value;
+  }
+
   absl::Status Complain(int line, const std::string& path,
                         absl::string_view what) const {
     return absl::InvalidArgumentError(
@@ -115,9 +127,17 @@ class ConfigReader {
                          "; allowed: each key once"));
       }
       // Dots would be another spelling of what is a section here.
-      if (key.text.find('.') != std::string::npos) {
-        return ComplainUnknown(section, key.text, key.line);
+      const std::string path = Join(section, key.text);
+      const bool has_dots = key.text.find('.') != std::string::npos;
+      if (has_dots && (FindKey(path) != nullptr || IsSection(path))) {
+        const size_t dot = key.text.rfind('.');
+        return Complain(
+            key.line, path,
+            absl::StrCat(
+                "found a key with dots; allowed: ", key.text.substr(dot + 1),
+                " as a key of the section ", path.substr(0, path.rfind('.'))));
       }
+      if (has_dots) return ComplainUnknown(section, key.text, key.line);
       RV_RETURN_IF_ERROR(ApplyEntry(section, key.text, map.items[i], key.line));
     }
     return absl::OkStatus();
@@ -303,11 +323,7 @@ std::string DescribeDifferences(absl::string_view a_name, absl::string_view a,
                                        a_name, ", ", Shown(there), " for ",
                                        b_name));
   }
-  const size_t more =
-      differences.size() - std::min(differences.size(), kMaxNamed);
-  differences.resize(differences.size() - more);
-  if (more > 0) differences.push_back(absl::StrCat(more, " more keys differ"));
-  return absl::StrJoin(differences, "; ");
+  return JoinFirst(differences, kMaxNamed, "; ");
 }
 
 }  // namespace rivulet

@@ -125,7 +125,7 @@ struct ReportConfig {  // report.*
 
 struct LocalConfig {    // local.*: may differ between processes
   std::string run_dir;  // default: runs/<name>
-  int64_t threads = 0;  // of a worker's computation; 0: all cores
+  int64_t threads = 0;  // of a worker's computation; 0: its share of the cores
                         // (rivulet train: cores / workers)
   std::string listen = "127.0.0.1:0";  // shards; port 0 picks one
   std::string advertise;               // shards; default: what was bound

@@ -434,8 +434,8 @@ void AddFolderKeys(Table* t) {
           .From(0)
           .To(1024)
           .Local()
-          .Doc("Threads of a worker's computation; 0: all cores (`rivulet "
-               "train`: cores / workers)."),
+          .Doc("Threads of a worker's computation; 0: the machine's cores, "
+               "shared evenly by the run's workers on it."),
       t);
   Add(Key(RV_KEY(local.listen))
           .Form(TextForm::kAddress)

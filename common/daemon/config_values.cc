@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "common/base/utf8.h"
+#include "common/daemon/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -297,9 +297,9 @@ std::string DescribeText(TextForm form) {
     case TextForm::kName:
       return "at most 100 letters, digits, \".\", \"_\" and \"-\"";
     case TextForm::kAddress:
-      return "host:port or [IPv6]:port";
+      return "host:port or \"[IPv6]:port\"";
     case TextForm::kOptionalAddress:
-      return "host:port, [IPv6]:port or empty";
+      return "host:port, \"[IPv6]:port\" or empty";
   }
   return "";
 }
@@ -354,6 +354,10 @@ absl::Status CheckKey(const KeySpec& key, const Config& config) {
   return std::visit(
       [&](auto access) { return Check(key, FieldOf(access, config)); },
       key.field);
+}
+
+bool IsTextKey(const KeySpec& key) {
+  return std::holds_alternative<KeySpec::Access<std::string>>(key.field);
 }
 
 std::string FormatKey(const KeySpec& key, const Config& config) {

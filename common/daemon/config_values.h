@@ -26,6 +26,9 @@ absl::Status CheckKey(const KeySpec& key, const Config& config);
 // The field's value as YAML that SetKey reads back to the same value.
 std::string FormatKey(const KeySpec& key, const Config& config);
 
+// Whether its value is one text.
+bool IsTextKey(const KeySpec& key);
+
 // What a value may be, for messages and the reference: "a whole number from 1
 // to 1024", "batch or group".
 std::string DescribeAllowed(const KeySpec& key);

@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "common/base/status_macros.h"
 #include "common/daemon/child_process.h"
+#include "common/daemon/command_line.h"
 #include "common/daemon/exit_codes.h"
 #include "common/daemon/logging.h"
 #include "common/daemon/run_folder.h"
@@ -63,10 +64,8 @@ int DaemonMain(int argc, char** argv, const DaemonProgram& daemon) {
   }
   app.footer("Examples:\n" + daemon.examples +
              "A second Ctrl-C ends this process at once.\n" + kExitCodesHelp);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  if (const auto end = ParseCommandLine(&app, daemon.program, argc, argv)) {
+    return *end;
   }
   return ReportEnd(daemon.program, Run(daemon, std::move(invocation)));
 }

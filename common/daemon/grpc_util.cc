@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/daemon/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -50,7 +51,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
                                    ? ": something else answers "
                                      "at this address"
                                    : "")
-                : status.error_message());
+                : Printable(status.error_message()));
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
+#include "models/checkpoint/atomic_file.h"
 
 namespace rivulet {
 namespace {
@@ -70,6 +71,18 @@ absl::StatusOr<int> Lock(const RunPaths& paths) {
   return fd;
 }
 
+// What a process that was killed left of files that were to appear whole. The
+// folder's own only: checkpoints belong to members that may be at work.
+void RemoveUnfinishedFiles(const std::string& dir) {
+  std::error_code error;  // what cannot be read or removed does no harm
+  for (std::filesystem::directory_iterator entry(dir, error), end;
+       !error && entry != end; entry.increment(error)) {
+    if (!IsUnfinishedFile(entry->path().filename().string())) continue;
+    std::error_code ignored;
+    std::filesystem::remove(entry->path(), ignored);
+  }
+}
+
 // What of an earlier run the folder holds; empty when nothing.
 absl::StatusOr<std::string> EarlierRun(const RunPaths& paths) {
   std::error_code error;
@@ -91,6 +104,12 @@ std::string RunPaths::In(absl::string_view name) const {
 
 std::string RunPaths::Log(absl::string_view process) const {
   return absl::StrCat(logs(), "/", process, ".log");
+}
+
+absl::Status AsRunFolderError(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsFailedPrecondition(status)
+             ? absl::PermissionDeniedError(status.message())
+             : status;
 }
 
 absl::Status MakeFolders(const std::string& dir) {
@@ -123,6 +142,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& dir,
 
 absl::Status RunFolder::Populate() {
   is_new_ = false;
+  RemoveUnfinishedFiles(paths_.dir());
   RV_RETURN_IF_ERROR(MakeFolders(paths_.checkpoints()));
   return MakeFolders(paths_.logs());
 }

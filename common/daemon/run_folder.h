@@ -45,6 +45,11 @@ class RunPaths {
 
 // A run folder that this process holds. Move-only; lets go when destroyed, and
 // the operating system does so for a process that dies. Thread-compatible.
+// An error of a run's own files as users are told of it: what is not there, or
+// is no file, is the run folder's fault (PermissionDenied), not missing data. A
+// full disk, and what the file holds, keep their codes.
+absl::Status AsRunFolderError(const absl::Status& status);
+
 class RunFolder {
  public:
   // Creates `dir` where it is missing, and locks it. AlreadyExists when another

@@ -6,14 +6,18 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
+#include "common/daemon/digest.h"
 #include "common/daemon/grpc_util.h"
 #include "common/daemon/logging.h"
 #include "common/daemon/run_folder.h"
+#include "common/daemon/text_file.h"
+#include "common/daemon/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -31,6 +35,13 @@ std::string HostName() {
   return name.data();
 }
 
+// Names may be the same on several machines, and differ between the containers
+// of one: its kernel's identity does neither. Empty where it has none.
+std::string MachineId() {
+  const auto text = ReadTextFile("/proc/sys/kernel/random/boot_id");
+  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+}
+
 std::string RoleName(v1::Role role) {
   return role == v1::ROLE_WORKER ? "worker" : "shard";
 }
@@ -46,14 +57,18 @@ RunMember::RunMember(const Config& config, Options options)
     : config_(config),
       options_(std::move(options)),
       name_(absl::StrCat(RoleName(options_.role), "-", options_.index)),
-      config_hash_(ConfigHash(config, /*for_resume=*/false)),
+      canonical_config_(CanonicalConfig(config, /*for_resume=*/false)),
+      config_hash_(Sha256Hex(canonical_config_)),
       store_(RunPaths(options_.run_dir).checkpoints(), name_) {}
 
 RunMember::~RunMember() = default;
 
 absl::Status RunMember::FindCheckpoints() {
   RV_RETURN_IF_ERROR(MakeFolders(RunPaths(options_.run_dir).checkpoints()));
-  RV_ASSIGN_OR_RETURN(found_, store_.List());
+  RV_ASSIGN_OR_RETURN(CheckpointStore::Listing listing, store_.List());
+  found_ = std::move(listing.whole);
+  damaged_ = std::move(listing.damaged);
+  for (const std::string& line : damaged_) spdlog::warn("{}", line);
   if (!found_.empty() && !options_.resume) {
     return absl::AlreadyExistsError(absl::StrCat(
         options_.run_dir, " holds checkpoints of ", RoleName(options_.role),
@@ -79,19 +94,24 @@ absl::Status RunMember::Join(const std::string& manifest_hash,
   hello.set_role(options_.role);
   hello.set_index(static_cast<uint32_t>(options_.index));
   hello.set_config_hash(config_hash_);
-  hello.set_config(CanonicalConfig(config_, /*for_resume=*/false));
+  hello.set_config(canonical_config_);
   hello.set_manifest_hash(manifest_hash_);
   hello.set_address(address);
   hello.set_host(HostName());
+  hello.set_machine(MachineId());
   hello.set_resume(options_.resume);
   for (const CheckpointStore::Found& found : found_) {
     hello.add_checkpoints(static_cast<uint64_t>(found.step));
+  }
+  if (options_.resume) {
+    for (const std::string& line : damaged_) hello.add_notes(Printable(line));
   }
   if (!found_.empty()) {
     const std::map<std::string, std::string>& newest = found_.front().metadata;
     const auto job = newest.find("job");
     if (job != newest.end()) hello.set_job(job->second);
   }
+  spdlog::info("looking for the controller at {}", join.controller);
   RV_ASSIGN_OR_RETURN(session_, SessionClient::Join(std::move(join)));
   spdlog::info("joined {} as incarnation {}", config_.cluster.controller,
                session_->welcome().incarnation());

@@ -90,11 +90,13 @@ class RunMember {
   const Config config_;
   const Options options_;
   const std::string name_;
+  const std::string canonical_config_;
   const std::string config_hash_;
   std::string manifest_hash_;
   CheckpointStore store_;
   std::vector<CheckpointStore::Found> found_;  // at the start, newest first
-  std::deque<int64_t> saved_;                  // kept, oldest first
+  std::vector<std::string> damaged_;  // of FindCheckpoints, a line each
+  std::deque<int64_t> saved_;         // kept, oldest first
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StopWatcher> watcher_;  // uses the session: goes first
 };

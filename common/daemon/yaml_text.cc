@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "common/base/utf8.h"
+#include "common/daemon/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -44,13 +44,13 @@ absl::Status CheckCharacters(absl::string_view text,
   return absl::OkStatus();
 }
 
-// Finds texts whose quote is not closed in its line. No key has a text of
-// several lines; one that had could be written as a block (|). Follows YAML's
-// rules as far as quotes need them: comments, blocks, and where a value can
-// begin.
-class QuoteChecker {
+// Finds texts whose quote is not closed in its line, and brackets that are
+// never closed. No key has a text of several lines; one that had could be
+// written as a block (|). Follows YAML's rules as far as both need them:
+// comments, blocks, and where a value can begin.
+class EndChecker {
  public:
-  explicit QuoteChecker(std::string origin) : origin_(std::move(origin)) {}
+  explicit EndChecker(std::string origin) : origin_(std::move(origin)) {}
 
   absl::Status Check(absl::string_view text) {
     for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -65,7 +65,11 @@ class QuoteChecker {
                        " and has no such quote at its end; allowed: a "
                        "text that begins and ends in one line"));
     }
-    return absl::OkStatus();
+    if (flow_depth_ == 0) return absl::OkStatus();
+    return At(origin_, flow_line_,
+              absl::StrCat("found ", std::string(1, flow_begin_),
+                           " without an end; allowed: ",
+                           flow_begin_ == '[' ? "[a, b, ...]" : "{a: b, ...}"));
   }
 
  private:
@@ -130,7 +134,10 @@ class QuoteChecker {
         if (next != line.npos && !is_block) parent = static_cast<int>(next);
         ++at;
       } else if (may_begin && (c == '[' || c == '{')) {
-        ++flow_depth_;
+        if (flow_depth_++ == 0) {
+          flow_line_ = line_number_;
+          flow_begin_ = c;
+        }
         ++at;
       } else if (flow_depth_ > 0 && (c == ']' || c == '}')) {
         --flow_depth_;
@@ -142,7 +149,8 @@ class QuoteChecker {
         ++at;
       } else if (may_begin && (c == '&' || c == '!' || c == '*')) {
         // An anchor or a tag; a value may follow.
-        while (!EndsToken(line, at)) ++at;
+        const absl::string_view ends = flow_depth_ > 0 ? " \t,]}" : " \t";
+        at = std::min(line.find_first_of(ends, at), line.size());
       } else if (may_begin && flow_depth_ == 0 && IsBlockIndicator(c)) {
         in_block_ = true;
         block_parent_ = parent;
@@ -160,6 +168,8 @@ class QuoteChecker {
   const std::string origin_;
   int line_number_ = 0;
   int flow_depth_ = 0;
+  int flow_line_ = 0;      // where the outermost began
+  char flow_begin_ = '[';  // and by what
   bool in_block_ = false;
   int block_parent_ = -1;
 };
@@ -169,11 +179,11 @@ class QuoteChecker {
 absl::Status CheckYamlText(absl::string_view text, const std::string& origin) {
   if (text.size() > kMaxYamlBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(origin, ": found ", text.size(),
-                     " bytes; allowed: at most ", kMaxYamlBytes));
+        absl::StrCat(origin, ": found more than ", kMaxYamlBytes,
+                     " bytes; allowed: at most as many"));
   }
   RV_RETURN_IF_ERROR(CheckCharacters(text, origin));
-  return QuoteChecker(origin).Check(text);
+  return EndChecker(origin).Check(text);
 }
 
 }  // namespace rivulet

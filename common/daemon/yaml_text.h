@@ -16,9 +16,9 @@ inline constexpr size_t kMaxYamlBytes = 256 * 1024;
 
 // At most kMaxYamlBytes of UTF-8 without control characters but tabs and line
 // ends, and no quoted text that goes on in a further line: a quote that was
-// forgotten would swallow what follows, up to some later quote. InvalidArgument
-// says "<origin>:<line>: ..." with the line of the bad byte or of the opening
-// quote.
+// forgotten would swallow what follows, up to some later quote. Every [ and {
+// has its end. InvalidArgument says "<origin>:<line>: ..." with the line of the
+// bad byte, of the opening quote or of the outermost bracket.
 //
 // Quotes count where YAML's rules let a value begin; elsewhere (it's) they are
 // plain characters. One plain text is taken for a quoted one: the second line

@@ -12,7 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/base/utf8.h"
+#include "common/daemon/utf8.h"
 #include "common/daemon/yaml_text.h"
 
 namespace rivulet {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/checkpoint_store.h"
-#include "models/checkpoint/tensor_file.h"
+#include "models/checkpoint/atomic_file.h"
 
 namespace rivulet {
 namespace {

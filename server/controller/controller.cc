@@ -11,13 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/digest.h"
 #include "common/daemon/logging.h"
-#include "models/checkpoint/tensor_file.h"
+#include "common/daemon/text_file.h"
+#include "models/checkpoint/atomic_file.h"
 #include "server/controller/complete_markers.h"
 #include "server/controller/controller_service.h"
-#include "server/controller/run_files.h"
+#include "server/controller/progress_file.h"
+#include "server/controller/summary.h"
 
 namespace rivulet {
 namespace {
@@ -39,8 +42,7 @@ uint64_t NumViews(const ScheduleLog& log) {
 absl::Status Remove(const std::string& path) {
   std::error_code error;
   std::filesystem::remove(path, error);
-  return error ? absl::PermissionDeniedError(
-                     absl::StrCat(path, ": ", error.message()))
+  return error ? ErrnoToStatus(error.value(), path, "remove")
                : absl::OkStatus();
 }
 
@@ -85,6 +87,7 @@ absl::Status Controller::TakeUp() {
   const auto read = [](const std::string& path) -> absl::StatusOr<std::string> {
     absl::StatusOr<std::string> text = ReadTextFile(path);
     if (absl::IsNotFound(text.status())) return std::string();
+    if (!text.ok()) return AsRunFolderError(text.status());
     return text;
   };
   RV_ASSIGN_OR_RETURN(const std::string summary, read(paths.summary()));
@@ -119,10 +122,11 @@ absl::Status Controller::TakeUp() {
   }
   RV_ASSIGN_OR_RETURN(const std::string progress, read(paths.progress()));
   if (progress.empty() && has_begun) {
-    spdlog::warn(
-        "{} is missing: the traffic and the time of what is done already are "
-        "not known and will not be counted",
-        paths.progress());
+    notices_.push_back(absl::StrCat(
+        paths.progress(),
+        " is missing: the traffic and the time of what is done already are not "
+        "known and will not be counted"));
+    spdlog::warn("{}", notices_.back());
   }
   if (!progress.empty()) {
     RV_ASSIGN_OR_RETURN(earlier_,
@@ -139,7 +143,7 @@ absl::StatusOr<std::string> Controller::Start() {
                       Listen(cluster.controller, "cluster.controller",
                              service_.get(), cluster.lease));
   // What comes meanwhile waits for Run().
-  RV_RETURN_IF_ERROR(WriteFiles());
+  RV_RETURN_IF_ERROR(AsRunFolderError(WriteFiles()));
   return listener_.address;
 }
 
@@ -154,6 +158,7 @@ absl::Status Controller::Run() {
                               .job = job_,
                               .generation = generation,
                               .earlier = earlier_,
+                              .notices = notices_,
                               .hub = &service_->hub(),
                               .log = log_.get()},
                              absl::Now());
@@ -168,7 +173,8 @@ void Controller::Loop(RunCoordinator* coordinator) {
   absl::Time published_at = absl::InfinitePast();
   absl::Time give_up = absl::InfiniteFuture();
   while (true) {
-    // All that has come is handled before any lease is judged.
+    // What has come is handled before any lease is judged, but at most so much:
+    // a flood from one peer must not keep the others from being judged.
     std::optional<SessionHub::Event> event = hub.Next(kTick);
     for (int i = 0; event.has_value() && i < kEventsATick; ++i) {
       coordinator->Handle(*std::move(event), absl::Now());
@@ -182,7 +188,7 @@ void Controller::Loop(RunCoordinator* coordinator) {
         MutexLock lock(&mu_);
         reason = stop_reason_;
       }
-      if (reason.has_value()) coordinator->Stop(*reason, now);
+      if (reason.has_value()) coordinator->Stop(*reason);
     }
     coordinator->Tick(now);
     if (now - published_at >= kPublishEvery || coordinator->ended()) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -67,6 +68,7 @@ class Controller {
   const std::shared_ptr<const RunPlan> plan_;
   const bool resume_;
   std::string job_;
+  std::vector<std::string> notices_;  // for whoever watches the run
   RunTotals earlier_;
   std::unique_ptr<ScheduleLog> log_;
   std::unique_ptr<ControllerService> service_;  // outlives the server

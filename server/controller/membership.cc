@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/join_first.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config.h"
 #include "common/daemon/digest.h"
@@ -30,9 +31,16 @@ absl::Status Differs(absl::string_view what, const std::string& member,
 }
 
 // Printable, and of a length that fits into a message.
-bool IsShortName(const std::string& text) {
-  return text.size() <= kMaxNameBytes &&
-         std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
+absl::Status CheckName(const std::string& member, absl::string_view what,
+                       const std::string& text) {
+  const bool printable =
+      std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
+  if (printable && text.size() <= kMaxNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(member, ": its ", what, " is a text of ", text.size(),
+                   printable ? " bytes" : " bytes that are not all printable",
+                   "; allowed: at most ", kMaxNameBytes,
+                   " printable ASCII characters without blanks"));
 }
 
 }  // namespace
@@ -91,12 +99,13 @@ absl::Status Membership::CheckHello(const v1::Hello& hello) const {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " does not say where workers dial it"));
   }
-  if (!IsShortName(hello.host()) || !IsShortName(hello.address()) ||
-      hello.checkpoints_size() > kMaxCheckpoints) {
+  RV_RETURN_IF_ERROR(CheckName(name, "host", hello.host()));
+  RV_RETURN_IF_ERROR(CheckName(name, "machine", hello.machine()));
+  RV_RETURN_IF_ERROR(CheckName(name, "address", hello.address()));
+  if (hello.checkpoints_size() > kMaxCheckpoints) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": a host or address of more than ", kMaxNameBytes,
-                     " printable characters, or more than ", kMaxCheckpoints,
-                     " checkpoints"));
+        absl::StrCat(name, ": ", hello.checkpoints_size(),
+                     " checkpoints; allowed: at most ", kMaxCheckpoints));
   }
   return absl::OkStatus();
 }
@@ -122,6 +131,7 @@ absl::StatusOr<Membership::Joined> Membership::Join(StreamId stream,
             .incarnation = joined.incarnation,
             .address = hello.address(),
             .host = hello.host(),
+            .machine = hello.machine(),
             .checkpoints = {},
             .heard = now};
   if (hello.resume()) {
@@ -155,6 +165,16 @@ std::string Membership::Describe(const MemberKey& key) const {
   const auto it = members_.find(key);
   if (it == members_.end() || it->second.host.empty()) return MemberName(key);
   return absl::StrCat(MemberName(key), " (", it->second.host, ")");
+}
+
+int Membership::WorkersBeside(const MemberKey& key) const {
+  const auto self = members_.find(key);
+  if (self == members_.end() || self->second.machine.empty()) return 0;
+  return static_cast<int>(
+      std::count_if(members_.begin(), members_.end(), [&](const auto& other) {
+        return other.first.role == v1::ROLE_WORKER &&
+               other.second.machine == self->second.machine;
+      }));
 }
 
 void Membership::Heard(StreamId stream, absl::Time now) {
@@ -211,11 +231,8 @@ std::string Membership::Missing() const {
                                   "rivulet-server --config FILE --shard ");
   std::string text = absl::StrCat(workers, ", ", shards);
   if (!names.empty()) {
-    const size_t unnamed = names.size() - std::min(names.size(), kMostNamed);
-    names.resize(names.size() - unnamed);
-    commands.resize(names.size());
-    absl::StrAppend(&text, ": waiting for ", absl::StrJoin(names, ", "),
-                    unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "",
+    commands.resize(std::min(commands.size(), kMostNamed));
+    absl::StrAppend(&text, ": waiting for ", JoinFirst(names, kMostNamed, ", "),
                     "; start with: ", absl::StrJoin(commands, "; "));
   }
   return text;
@@ -238,11 +255,7 @@ std::string Membership::WhoHoldsWhat() const {
   }
   // Who has none comes first: that is where to look.
   all.insert(all.end(), with.begin(), with.end());
-  const size_t unnamed = all.size() - std::min(all.size(), kMostNamed);
-  all.resize(all.size() - unnamed);
-  return absl::StrCat(
-      absl::StrJoin(all, "; "),
-      unnamed > 0 ? absl::StrCat("; and ", unnamed, " more") : "");
+  return JoinFirst(all, kMostNamed, "; ");
 }
 
 absl::StatusOr<int64_t> Membership::CommonCheckpoint() const {

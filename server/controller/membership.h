@@ -68,6 +68,10 @@ class Membership {
   // "worker 1 (host)" for messages.
   std::string Describe(const MemberKey& key) const;
 
+  // Workers on the member's machine, itself included if it is one; 0 where the
+  // machine is not known.
+  int WorkersBeside(const MemberKey& key) const;
+
   // Keeps the lease of a member.
   void Heard(StreamId stream, absl::Time now);
   // Members that are connected, not finished, and silent beyond the lease.
@@ -99,6 +103,7 @@ class Membership {
     uint64_t incarnation = 0;
     std::string address;
     std::string host;
+    std::string machine;
     std::set<int64_t> checkpoints;  // empty without --resume
     absl::Time heard;
   };

@@ -14,12 +14,16 @@
 #include "common/daemon/checkpoint_store.h"
 #include "common/daemon/digest.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/utf8.h"
+#include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/tensor_file.h"
 #include "server/controller/complete_markers.h"
+#include "server/controller/progress_file.h"
 
 namespace rivulet {
 namespace {
 
+constexpr size_t kMostNotices = 16;
 constexpr absl::Duration kSayMissingEvery = absl::Seconds(10);
 
 MembershipOptions OptionsOf(const RunCoordinator::Parts& parts) {
@@ -38,8 +42,8 @@ MembershipOptions OptionsOf(const RunCoordinator::Parts& parts) {
 std::string Excerpt(const std::string& text) {
   constexpr size_t kMaxBytes = 2000;
   return text.size() <= kMaxBytes
-             ? text
-             : absl::StrCat(text.substr(0, kMaxBytes), "...");
+             ? Printable(text)
+             : absl::StrCat(Printable(text.substr(0, kMaxBytes)), "...");
 }
 
 absl::Status StatusOf(const v1::Failure& failure) {
@@ -64,6 +68,7 @@ RunCoordinator::RunCoordinator(Parts parts, absl::Time now)
     : parts_(std::move(parts)),
       config_(parts_.plan->config()),
       membership_(OptionsOf(parts_)),
+      notices_(parts_.notices),
       waiting_since_(now),
       weights_(parts_.plan) {}
 
@@ -96,7 +101,7 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
   if (key->role == v1::ROLE_SHARD) {
     shard_bytes_up_ += WireBytesOf(*event.message);
   }
-  HandleMember(*key, *event.message, now);
+  HandleMember(*key, *event.message);
 }
 
 void RunCoordinator::HandleHello(StreamId stream,
@@ -128,6 +133,7 @@ void RunCoordinator::HandleHello(StreamId stream,
             "another ", MemberName(joined->key), " has joined from ",
             parts_.hub->Peer(stream), " and takes the place of this one")));
   }
+  AddNotes(joined->key, message.hello());
   spdlog::info("{} joined from {} (incarnation {}); {}",
                membership_.Describe(joined->key), parts_.hub->Peer(stream),
                joined->incarnation, membership_.Missing());
@@ -139,6 +145,18 @@ void RunCoordinator::HandleHello(StreamId stream,
   welcome->set_incarnation(joined->incarnation);
   Send(stream, answer);
   if (membership_.Complete()) Begin(now);
+}
+
+void RunCoordinator::AddNotes(const MemberKey& key, const v1::Hello& hello) {
+  for (const std::string& note : hello.notes()) {
+    if (notices_.size() >= kMostNotices) return;
+    std::string notice = absl::StrCat(MemberName(key), ": ", Excerpt(note));
+    // Of a member that joins again.
+    if (std::find(notices_.begin(), notices_.end(), notice) != notices_.end()) {
+      continue;
+    }
+    notices_.push_back(std::move(notice));
+  }
 }
 
 absl::StatusOr<int64_t> RunCoordinator::FirstStep() const {
@@ -180,7 +198,7 @@ void RunCoordinator::Begin(absl::Time now) {
   absl::StatusOr<MetricsFile> file =
       MetricsFile::Open(parts_.paths.metrics(), first_step_);
   if (!file.ok()) {
-    Fail(file.status());
+    Fail(AsRunFolderError(file.status()));
     return;
   }
   metrics_file_.emplace(*std::move(file));
@@ -206,22 +224,24 @@ void RunCoordinator::Begin(absl::Time now) {
   }
   // What is before this view is history to those who begin now.
   *start->add_entries() = *view;
-  for (StreamId stream : membership_.Streams()) Send(stream, message);
+  for (StreamId stream : membership_.Streams()) {
+    const int workers = membership_.WorkersBeside(*membership_.Find(stream));
+    start->set_workers_on_machine(static_cast<uint32_t>(workers));
+    Send(stream, message);
+  }
   spdlog::info("everybody is here: training from step {} of {}, job {}",
                first_step_, parts_.plan->total_steps(), parts_.job);
 }
 
 void RunCoordinator::HandleMember(const MemberKey& key,
-                                  const v1::DaemonMessage& message,
-                                  absl::Time now) {
+                                  const v1::DaemonMessage& message) {
   if (message.has_failure()) {
     Fail(Annotate(StatusOf(message.failure()), membership_.Describe(key)));
     return;
   }
   if (message.has_stop()) {
     Stop(absl::StrCat(Excerpt(message.stop().reason()), " (", MemberName(key),
-                      ")"),
-         now);
+                      ")"));
     return;
   }
   if (phase_ == Phase::kWaiting) return;  // heartbeats; nothing else is due
@@ -369,7 +389,7 @@ void RunCoordinator::TickRunning(absl::Time now) {
   }
 }
 
-void RunCoordinator::Stop(const std::string& reason, absl::Time) {
+void RunCoordinator::Stop(const std::string& reason) {
   if (ended() || stopping_ || phase_ == Phase::kFinishing) return;
   spdlog::info("stopping: {}", reason);
   if (phase_ == Phase::kWaiting) {
@@ -434,7 +454,8 @@ absl::Status RunCoordinator::WriteWeights(std::string* sha256) {
 absl::Status RunCoordinator::WriteMetricsRow() {
   metrics_->SetShardTraffic(shard_bytes_up_, shard_bytes_down_);
   const std::optional<MetricsRow> row = metrics_->TakeRow();
-  return row.has_value() ? metrics_file_->Append(*row) : absl::OkStatus();
+  return row.has_value() ? AsRunFolderError(metrics_file_->Append(*row))
+                         : absl::OkStatus();
 }
 
 absl::Status RunCoordinator::WriteEnd(const RunOutcome& outcome) {
@@ -509,6 +530,7 @@ v1::RunStatus RunCoordinator::Status(absl::Time now) const {
   status.set_test_accuracy(-1);
   status.set_seconds_left(-1);
   status.set_first_step(static_cast<uint64_t>(first_step_));
+  status.mutable_notices()->Assign(notices_.begin(), notices_.end());
   if (metrics_.has_value()) metrics_->FillStatus(&status);
   switch (phase_) {
     case Phase::kWaiting:

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,9 +24,10 @@
 #include "proto/controller.pb.h"
 #include "server/controller/checkpoint_tracker.h"
 #include "server/controller/membership.h"
-#include "server/controller/run_files.h"
+#include "server/controller/metrics_file.h"
 #include "server/controller/run_metrics.h"
 #include "server/controller/schedule_log.h"
+#include "server/controller/summary.h"
 #include "server/controller/weights_assembler.h"
 #include "server/stream_hub.h"
 
@@ -40,7 +42,9 @@ class RunCoordinator {
     RunPaths paths;
     std::string job;
     uint64_t generation = 1;
-    RunTotals earlier;           // of a resumed run
+    RunTotals earlier;  // of a resumed run
+    // What watchers are told of its beginning, a line each.
+    std::vector<std::string> notices;
     SessionHub* hub = nullptr;   // borrowed
     ScheduleLog* log = nullptr;  // borrowed
   };
@@ -53,7 +57,7 @@ class RunCoordinator {
   // events that have come.
   void Tick(absl::Time now);
   // Checkpoint and stop at the next boundary; before the start, at once.
-  void Stop(const std::string& reason, absl::Time now);
+  void Stop(const std::string& reason);
   // Ends the run for everybody with this reason.
   void Fail(const absl::Status& status);
 
@@ -69,12 +73,13 @@ class RunCoordinator {
 
   void HandleHello(StreamId stream, const v1::DaemonMessage& message,
                    absl::Time now);
-  void HandleMember(const MemberKey& key, const v1::DaemonMessage& message,
-                    absl::Time now);
+  void HandleMember(const MemberKey& key, const v1::DaemonMessage& message);
   void HandleFinished(const MemberKey& key, const v1::Finished& finished);
   void HandleSaved(const MemberKey& key, int64_t step);
   void HandleLeft(StreamId stream);
 
+  // Takes over what a member's user should know.
+  void AddNotes(const MemberKey& key, const v1::Hello& hello);
   // Where everybody begins: at the newest common checkpoint.
   absl::StatusOr<int64_t> FirstStep() const;
   void Begin(absl::Time now);
@@ -101,6 +106,7 @@ class RunCoordinator {
   v1::RunStatus::Phase ended_as_ = v1::RunStatus::FAILED;
   absl::Status result_;
 
+  std::vector<std::string> notices_;
   const absl::Time waiting_since_;
   absl::Time said_missing_ = absl::InfinitePast();
 

@@ -12,7 +12,8 @@
 #include "common/base/crc32c.h"
 #include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
-#include "models/checkpoint/tensor_file.h"
+#include "common/daemon/text_file.h"
+#include "models/checkpoint/atomic_file.h"
 
 namespace rivulet {
 namespace {
@@ -21,14 +22,6 @@ constexpr absl::string_view kMagic = "RVSCHED1";
 constexpr size_t kPrefixBytes = 12;
 // Far above a view of 1023 members; keeps a damaged length from being believed.
 constexpr uint32_t kMaxRecordBytes = 1 << 20;
-
-absl::Status FileError(const std::string& path, absl::string_view action) {
-  const int error = errno;
-  const std::string message = ErrnoMessage(error, path, action);
-  return error == EACCES || error == EPERM || error == EROFS
-             ? absl::PermissionDeniedError(message)
-             : absl::UnavailableError(message);
-}
 
 void PutFixed32(uint32_t value, std::string* out) {
   for (int shift = 0; shift < 32; shift += 8) {
@@ -58,24 +51,12 @@ absl::Status WriteAt(int fd, const std::string& path, absl::string_view bytes,
   while (!bytes.empty()) {
     const ssize_t wrote = pwrite(fd, bytes.data(), bytes.size(), offset);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return FileError(path, "write");
+    if (wrote < 0) return ErrnoToStatus(errno, path, "write");
     bytes.remove_prefix(static_cast<size_t>(wrote));
     offset += wrote;
   }
-  if (fdatasync(fd) != 0) return FileError(path, "sync");
+  if (fdatasync(fd) != 0) return ErrnoToStatus(errno, path, "sync");
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadWhole(int fd, const std::string& path) {
-  std::string bytes;
-  char buffer[16384];
-  while (true) {
-    const ssize_t got = read(fd, buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(path, "read");
-    if (got == 0) return bytes;
-    bytes.append(buffer, static_cast<size_t>(got));
-  }
 }
 
 // The whole records of `bytes`; *used is where they end.
@@ -129,9 +110,9 @@ absl::StatusOr<std::unique_ptr<ScheduleLog>> ScheduleLog::Open(
     RV_RETURN_IF_ERROR(WriteFileAtomically(path, std::string(kMagic)));
     fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   }
-  if (fd < 0) return FileError(path, "open");
+  if (fd < 0) return ErrnoToStatus(errno, path, "open");
   std::unique_ptr<ScheduleLog> log(new ScheduleLog(path, fd));
-  const absl::StatusOr<std::string> content = ReadWhole(fd, path);
+  const absl::StatusOr<std::string> content = ReadToEnd(fd, path);
   if (!content.ok()) return content.status();
   const absl::string_view bytes = *content;
   if (bytes.size() < kMagic.size() && kMagic.substr(0, bytes.size()) == bytes) {
@@ -147,7 +128,7 @@ absl::StatusOr<std::unique_ptr<ScheduleLog>> ScheduleLog::Open(
   RV_ASSIGN_OR_RETURN(log->entries_, Parse(path, bytes, &used));
   log->size_bytes_ = static_cast<int64_t>(used);
   if (used < bytes.size() && ftruncate(fd, log->size_bytes_) != 0) {
-    return FileError(path, "cut off its damaged end");
+    return ErrnoToStatus(errno, path, "cut off its damaged end");
   }
   return log;
 }

@@ -76,8 +76,8 @@ int StatusBroadcaster::num_watchers() const {
 
 void StatusBroadcaster::WriteOn(Watcher* watcher) {
   if (watcher->writing || watcher->finished) return;
-  if (watcher->stale && !watcher->gone) {
-    watcher->message = newest_;
+  if (newest_.has_value() && watcher->stale && !watcher->gone) {
+    watcher->message = *newest_;
     watcher->stale = false;
     watcher->writing = true;
     watcher->StartWrite(&watcher->message);

@@ -9,6 +9,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <optional>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
@@ -24,7 +25,8 @@ class StatusBroadcaster {
   StatusBroadcaster& operator=(const StatusBroadcaster&) = delete;
   ~StatusBroadcaster();
 
-  // The handler of the RPC: sends the newest status at once. Owned by gRPC.
+  // The handler of the RPC: sends the newest status at once, or as soon as
+  // there is one. Owned by gRPC.
   grpc::ServerWriteReactor<v1::RunStatus>* Accept() ABSL_LOCKS_EXCLUDED(mu_);
 
   void Publish(const v1::RunStatus& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -42,7 +44,7 @@ class StatusBroadcaster {
 
   mutable Mutex mu_;
   CondVar idle_;
-  v1::RunStatus newest_ ABSL_GUARDED_BY(mu_);
+  std::optional<v1::RunStatus> newest_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
 };

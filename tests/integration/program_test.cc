@@ -336,7 +336,7 @@ TEST_F(ProgramTest, ADaemonThatStillLooksForTheControllerStopsWhenTold) {
   config.cluster.controller = "127.0.0.1:1";  // nobody is there
   const std::unique_ptr<Child> worker = StartDaemon(
       "rivulet-worker", WriteConfig(config), "run", {"--rank", "0"});
-  WaitForLine(*worker, "parameters,");
+  WaitForLine(*worker, "looking for the controller");
   worker->Signal(SIGTERM);
   const Outcome outcome = End(*worker);
   EXPECT_EQ(outcome.code, kExitInterrupted) << outcome.output;

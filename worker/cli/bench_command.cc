@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -12,9 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/errno_status.h"
+#include "common/base/num_cores.h"
 #include "common/base/status_macros.h"
 #include "models/bench_model.h"
-#include "models/checkpoint/tensor_file.h"
+#include "models/checkpoint/atomic_file.h"
 #include "models/manifest/manifest.h"
 #include "nlohmann/json.hpp"
 #include "worker/cli/commands.h"
@@ -24,7 +25,8 @@ namespace {
 
 struct BenchArguments {
   BenchOptions options;
-  std::vector<int> threads = {1, 2};
+  std::vector<int> threads =
+      NumCores() == 1 ? std::vector<int>{1} : std::vector<int>{1, 2};
   std::string norm = "batch";
   std::string json;
 };
@@ -76,7 +78,7 @@ absl::Status CheckJsonPath(const std::string& path) {
   if (access((folder / "").c_str(), W_OK | X_OK) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--json ", path, ": cannot write into ", folder.string(),
-                     ": ", std::strerror(errno)));
+                     ": ", ErrnoText(errno)));
   }
   return absl::OkStatus();
 }
@@ -132,7 +134,7 @@ void AddBenchCommand(CLI::App* app, Command* run) {
                    "Numbers of threads, comma separated")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, NumCores()));
   command
       ->add_option("--repetitions", arguments->options.repetitions,
                    "Repetitions, of which the median counts")

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config.h"
 #include "common/daemon/run_plan.h"
@@ -21,6 +23,27 @@ struct CheckArguments {
   std::vector<std::string> overrides;
   bool keys = false;
 };
+
+// Arrays of one fp32 number a parameter: weights and gradients; momentum and
+// residual, each as before and after the step under way; w, v̂ and the sum of
+// the pushes, beside a momentum of its own.
+constexpr double kWorkerArrays = 2;
+constexpr double kCompressorArrays = 4;
+constexpr double kShardArrays = 3;
+
+std::string Checkpoints(const CheckpointConfig& config) {
+  const bool timed = config.every > absl::ZeroDuration();
+  std::vector<std::string> when;
+  if (timed) {
+    when.push_back(absl::StrCat("every ", absl::FormatDuration(config.every)));
+  }
+  if (config.every_steps > 0) {
+    when.push_back(absl::StrCat("every ", config.every_steps, " steps"));
+  }
+  if (when.empty()) return "only when the run is told to stop";
+  return absl::StrCat(absl::StrJoin(when, " and "), ", the newest ",
+                      config.keep, " kept");
+}
 
 void PrintPlan(const RunPlan& plan) {
   const Config& config = plan.config();
@@ -41,6 +64,21 @@ void PrintPlan(const RunPlan& plan) {
         HumanBytes(4.0 * plan.partition().elements_of_shard(shard)).c_str());
   }
   std::printf("\n");
+  const bool compresses = config.compression.policy != "none";
+  int64_t most = 0;
+  for (int shard = 0; shard < plan.partition().num_shards(); ++shard) {
+    most = std::max(most, plan.partition().elements_of_shard(shard));
+  }
+  std::printf(
+      "memory       at least %s a worker and %s a shard, without activations "
+      "and messages\n",
+      HumanBytes(4.0 * parameters *
+                 (kWorkerArrays + (compresses ? kCompressorArrays : 0)))
+          .c_str(),
+      HumanBytes(4.0 * most *
+                 (kShardArrays + (plan.shard_optimizer().momentum > 0 ? 1 : 0)))
+          .c_str());
+  std::printf("checkpoints  %s\n", Checkpoints(config.checkpoint).c_str());
   std::printf("dense        %s a step, worker and direction\n",
               HumanBytes(4.0 * parameters).c_str());
   std::printf("compression  %s", config.compression.policy.c_str());

@@ -1,19 +1,20 @@
 #include "worker/cli/child.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/base/errno_status.h"
 #include "common/base/status_macros.h"
 
 // What posix_spawn hands on; POSIX declares it in no header.
@@ -36,7 +37,7 @@ void CloseFd(int* fd) {
 
 absl::Status SpawnError(const std::string& program, int error) {
   return absl::InternalError(
-      absl::StrCat("cannot start ", program, ": ", std::strerror(error)));
+      absl::StrCat("cannot start ", program, ": ", ErrnoText(error)));
 }
 
 // posix_spawn's attribute and action objects need destroying on every path.
@@ -86,7 +87,7 @@ absl::StatusOr<Pipe> Pipe::Create() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
+        absl::StrCat("cannot make a pipe: ", ErrnoText(errno)));
   }
   // dup2 onto the same number would keep close-on-exec in the child, so keep
   // clear of the numbers that children get.
@@ -97,7 +98,7 @@ absl::StatusOr<Pipe> Pipe::Create() {
       close(ends[0]);
       close(ends[1]);
       return absl::ResourceExhaustedError(
-          absl::StrCat("cannot make a pipe: ", std::strerror(error)));
+          absl::StrCat("cannot make a pipe: ", ErrnoText(error)));
     }
     close(end);
     end = moved;
@@ -127,7 +128,9 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(
     std::string name, std::vector<std::string> arguments, const Pipe& life,
     const Pipe* ready) {
   RV_ASSIGN_OR_RETURN(Pipe output, Pipe::Create());
-  std::unique_ptr<Child> child(new Child(std::move(name), std::move(output)));
+  RV_ASSIGN_OR_RETURN(Pipe leave, Pipe::Create());
+  std::unique_ptr<Child> child(
+      new Child(std::move(name), std::move(output), std::move(leave)));
 
   SpawnSettings settings;
   settings.OpenNull(STDIN_FILENO);
@@ -158,7 +161,7 @@ Child::~Child() {
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
-  output_.CloseWrite();
+  leave_.CloseWrite();
   if (drain_.joinable()) drain_.join();
 }
 
@@ -195,6 +198,13 @@ void Child::DrainOutput() {
   std::string line;
   char buffer[4096];
   for (;;) {
+    pollfd ends[] = {{output_.read_end(), POLLIN, 0},
+                     {leave_.read_end(), POLLIN, 0}};
+    if (poll(ends, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    if (ends[1].revents != 0) break;
     const ssize_t got = read(output_.read_end(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;

@@ -66,7 +66,8 @@ class Child {
       std::string name, std::vector<std::string> arguments, const Pipe& life,
       const Pipe* ready);
 
-  // Kills the process if it still runs, and reaps it.
+  // Kills the process if it still runs, and reaps it. What a process of its own
+  // may write after that is not waited for.
   ~Child();
 
   const std::string& name() const { return name_; }
@@ -86,14 +87,17 @@ class Child {
   std::string LastWord() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  Child(std::string name, Pipe output)
-      : name_(std::move(name)), output_(std::move(output)) {}
+  Child(std::string name, Pipe output, Pipe leave)
+      : name_(std::move(name)),
+        output_(std::move(output)),
+        leave_(std::move(leave)) {}
   void DrainOutput() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string name_;
   pid_t pid_ = -1;
   std::optional<ChildExit> exit_;
   Pipe output_;
+  Pipe leave_;  // its write end closes when the drain thread may end
   std::thread drain_;
   mutable Mutex mu_;
   std::deque<std::string> tail_ ABSL_GUARDED_BY(mu_);

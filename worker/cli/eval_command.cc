@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/num_cores.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config.h"
 #include "common/daemon/run_plan.h"
@@ -85,10 +85,7 @@ absl::Status Eval(const EvalArguments& arguments) {
                       LoadConfig(config_path, arguments.overrides));
   RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,
                       RunPlan::Create(config));
-  const int threads =
-      arguments.threads > 0
-          ? arguments.threads
-          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = arguments.threads > 0 ? arguments.threads : NumCores();
   RV_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
                       CreateModel(plan->model_options(), {.threads = threads}));
   RV_RETURN_IF_ERROR(LoadWeights(weights.string(), *model));
@@ -134,7 +131,7 @@ void AddEvalCommand(CLI::App* app, Command* run) {
   command
       ->add_option("--threads", arguments->threads,
                    "Threads (default, and 0: all cores)")
-      ->check(CLI::Range(0, 1024));
+      ->check(CLI::Range(0, NumCores()));
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer(
       "Examples:\n"

@@ -198,6 +198,9 @@ absl::Status LocalCluster::Reason(Child& child) const {
   }
   if (reason.empty() && exit.signal != 0) {
     reason = absl::StrFormat("was killed by signal %d", exit.signal);
+    if (exit.signal == SIGKILL) {
+      reason += " (by the system, if nobody else did it: out of memory)";
+    }
   }
   if (reason.empty()) {
     reason = absl::StrFormat("ended with exit code %d", exit.code);

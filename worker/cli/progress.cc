@@ -161,6 +161,9 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   evaluations_ = status.evaluations();
 
   first_ = std::min(first_, now);
+  for (; notices_ < status.notices_size(); ++notices_) {
+    Say(absl::StrCat("note: ", status.notices(notices_)));
+  }
   // A short run may be over before its training was seen.
   if (say_where_ && HasBegun(status)) {
     Say(ResumeLine(status));

@@ -47,8 +47,8 @@ class ProgressPrinter {
   ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval,
                   bool resume);
 
-  // Who is missing while daemons join is said only once that takes long; how
-  // the run ended is for the caller to say.
+  // Notices are shown once each. Who is missing while daemons join is said only
+  // once that takes long; how the run ended is for the caller to say.
   void Show(const v1::RunStatus& status, absl::Time now);
   // A line of its own, above the progress line.
   void Say(const std::string& line);
@@ -66,6 +66,7 @@ class ProgressPrinter {
   v1::RunStatus::Phase phase_ = v1::RunStatus::PHASE_UNSPECIFIED;
   std::string message_;
   uint64_t evaluations_ = 0;
+  int notices_ = 0;  // shown so far
 };
 
 }  // namespace rivulet

@@ -1,15 +1,12 @@
 // rivulet train: a whole cluster on this machine.
 
 #include <grpcpp/grpcpp.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +21,7 @@
 #include "common/daemon/grpc_util.h"
 #include "common/daemon/run_folder.h"
 #include "common/daemon/run_plan.h"
+#include "common/daemon/text_file.h"
 #include "data/dataset.h"
 #include "proto/controller.grpc.pb.h"
 #include "worker/cli/commands.h"
@@ -42,8 +40,9 @@ struct TrainArguments {
 
 // Interrupts so far. A signal handler may touch nothing but this.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-volatile sig_atomic_t interrupts = 0;
-void OnInterrupt(int) { interrupts = interrupts + 1; }
+std::atomic<int> interrupts = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
+void OnInterrupt(int) { ++interrupts; }
 
 // Follows a controller's Watch stream in a thread of its own and keeps the
 // newest status. Thread-safe.
@@ -96,14 +95,6 @@ absl::Status CheckData(const RunPlan& plan) {
     RV_RETURN_IF_ERROR(OpenDataset(plan.dataset_options(), split).status());
   }
   return absl::OkStatus();
-}
-
-// The text of a file; empty when it cannot be read.
-std::string TextOf(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();  // where an iterator would throw for a folder
-  return std::move(text).str();
 }
 
 std::string ResumeCommand(const TrainArguments& arguments,
@@ -183,13 +174,6 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
   options.workers = static_cast<int>(config.cluster.workers);
   options.shards = static_cast<int>(config.cluster.shards);
   options.cancelled = [] { return interrupts > 0; };
-  if (config.local.threads == 0) {
-    const int64_t cores =
-        std::max<int64_t>(1, std::thread::hardware_concurrency());
-    options.overrides.push_back(
-        absl::StrCat("local.threads=",
-                     std::max<int64_t>(1, cores / config.cluster.workers)));
-  }
 
   RV_RETURN_IF_ERROR(CheckData(*plan));
 
@@ -203,7 +187,7 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
       plan->total_steps(), options.workers, options.shards, options.run_dir);
   std::fflush(stdout);
   const std::string summary_path = RunPaths(options.run_dir).summary();
-  const std::string earlier_summary = TextOf(summary_path);
+  const std::string earlier_summary = ReadTextFile(summary_path).value_or("");
   RV_ASSIGN_OR_RETURN(std::unique_ptr<LocalCluster> cluster,
                       LocalCluster::Start(options));
   ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0, absl::Seconds(10),
@@ -211,7 +195,7 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
   absl::Status result = Follow(*cluster, printer);
   if (!result.ok() && !absl::IsCancelled(result)) return result;
 
-  const std::string summary = TextOf(summary_path);
+  const std::string summary = ReadTextFile(summary_path).value_or("");
   // Stopped before this part of the run had begun, or at once.
   if (!result.ok() && summary == earlier_summary) return result;
   RV_ASSIGN_OR_RETURN(const std::string closing,

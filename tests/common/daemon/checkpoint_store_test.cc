@@ -23,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TensorFile FileWith(float value) {
   TensorFile file;
@@ -54,10 +55,9 @@ class CheckpointStoreTest : public ::testing::Test {
 };
 
 absl::StatusOr<std::vector<int64_t>> StepsOf(const CheckpointStore& store) {
-  RV_ASSIGN_OR_RETURN(const std::vector<CheckpointStore::Found> list,
-                      store.List());
+  RV_ASSIGN_OR_RETURN(const CheckpointStore::Listing list, store.List());
   std::vector<int64_t> steps;
-  for (const CheckpointStore::Found& found : list) {
+  for (const CheckpointStore::Found& found : list.whole) {
     EXPECT_EQ(found.metadata.at("seed"), "7");
     steps.push_back(found.step);
   }
@@ -103,9 +103,11 @@ TEST_F(CheckpointStoreTest, FallsBackWhereverTheNewestIsCut) {
     EXPECT_THAT(store_.Load(2), StatusIs(absl::StatusCode::kDataLoss,
                                          HasSubstr(store_.PathOf(2))));
   }
-  EXPECT_THAT(ReadFile(folder_.File("log")),
-              HasSubstr("warning test checkpoint of step 2 is left out: " +
-                        store_.PathOf(2)));
+  RV_ASSERT_OK_AND_ASSIGN(const CheckpointStore::Listing listing,
+                          store_.List());
+  EXPECT_THAT(listing.damaged,
+              ElementsAre(StartsWith("the checkpoint of step 2 is left out: " +
+                                     store_.PathOf(2))));
   std::string flipped = whole;
   flipped[whole.size() - 3] ^= 1;
   WriteFile(store_.PathOf(2), flipped);

@@ -27,8 +27,7 @@ TEST(YamlTextTest, BoundsTheSize) {
   RV_EXPECT_OK(CheckYamlText(std::string(kMaxYamlBytes, ' '), "f"));
   EXPECT_THAT(CheckYamlText(std::string(kMaxYamlBytes + 1, ' '), "f"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("f: found 262145 bytes; allowed: at most "
-                                 "262144")));
+                       HasSubstr("f: found more than 262144 bytes")));
 }
 
 TEST(YamlTextTest, NamesTheLineOfABadByte) {
@@ -94,6 +93,15 @@ TEST(YamlTextTest, KnowsAQuoteFromAPlainCharacter) {
        }) {
     RV_EXPECT_OK(CheckYamlText(text, "f")) << text;
   }
+}
+
+TEST(YamlTextTest, NamesTheLineOfABracketWithoutAnEnd) {
+  ExpectRefused("a: 1\nb: [1, 2\nc: 3\nd: [4]\n", 2, "found [ without an end");
+  ExpectRefused("a:\n  {x: [1],\n   y: 2\n", 2, "found { without an end");
+  RV_EXPECT_OK(CheckYamlText("a: [1,\n    2]\nb: c[d\ne: '['\n", "f"));
+  RV_EXPECT_OK(CheckYamlText("a: |\n  [\nb: 1  # [\n", "f"));
+  RV_EXPECT_OK(CheckYamlText("a: [*w]\nb: [&x 1, *x]\n", "f"))
+      << "another's complaint";
 }
 
 }  // namespace

@@ -23,7 +23,6 @@
 #include "nlohmann/json.hpp"
 #include "proto/controller.grpc.pb.h"
 #include "server/controller/complete_markers.h"
-#include "server/controller/run_files.h"
 #include "tests/server/server_test_util.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_folder.h"

@@ -199,7 +199,29 @@ TEST(MembershipTest, NamesOnlyAFewOfManyWithoutACommonCheckpoint) {
                        HasSubstr("everybody: worker 7 has none; worker 0 has "
                                  "30; worker 1 has 30; worker 2 has 30; worker "
                                  "3 has 30; worker 4 has 30; worker 5 has 30; "
-                                 "worker 6 has 30; and 12 more; start")));
+                                 "worker 6 has 30 and 12 more; start")));
+}
+
+TEST(MembershipTest, CountsTheWorkersOfAMachine) {
+  MembershipOptions options = Options();
+  options.workers = 3;
+  Membership members(options);
+  StreamId stream = 0;
+  const auto join = [&](const MemberKey& key, const char* machine) {
+    v1::Hello hello = Hello(key);
+    hello.set_host("all-have-the-same-name");
+    hello.set_machine(machine);
+    RV_ASSERT_OK(members.Join(++stream, hello, kStart));
+  };
+  join(kWorker0, "a");
+  join(kWorker1, "b");
+  join({v1::ROLE_WORKER, 2}, "a");
+  join(kShard0, "b");
+  EXPECT_EQ(members.WorkersBeside(kWorker0), 2);
+  EXPECT_EQ(members.WorkersBeside(kWorker1), 1);
+  EXPECT_EQ(members.WorkersBeside(kShard0), 1);
+  join(kWorker0, "");
+  EXPECT_EQ(members.WorkersBeside(kWorker0), 0) << "not known";
 }
 
 TEST(MembershipTest, ListsViewAndAddressesInOrder) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/daemon/grpc_util.h"
 #include "server/controller/complete_markers.h"
@@ -48,6 +49,7 @@ class RunCoordinatorTest : public ::testing::Test {
                               .job = "job",
                               .generation = 1,
                               .earlier = {},
+                              .notices = {},
                               .hub = &hub_,
                               .log = log_.get()},
         now_);
@@ -57,12 +59,8 @@ class RunCoordinatorTest : public ::testing::Test {
     coordinator_->Handle({stream, std::move(message)}, now_);
   }
   // Streams 1 and 2 are the workers, 3 is the shard.
-  void Join(StreamId stream, std::vector<uint64_t> checkpoints = {}) {
+  v1::DaemonMessage HelloOf(StreamId stream) const {
     v1::DaemonMessage message;
-    message.mutable_hello()->set_resume(!checkpoints.empty());
-    for (uint64_t step : checkpoints) {
-      message.mutable_hello()->add_checkpoints(step);
-    }
     v1::Hello& hello = *message.mutable_hello();
     hello.set_protocol_min(kOldestProtocolVersion);
     hello.set_protocol_max(kProtocolVersion);
@@ -71,6 +69,14 @@ class RunCoordinatorTest : public ::testing::Test {
     hello.set_config_hash(ConfigHash(config_, /*for_resume=*/false));
     hello.set_manifest_hash(PlanOf(config_)->manifest_hash());
     hello.set_address("127.0.0.1:1");
+    return message;
+  }
+  void Join(StreamId stream, std::vector<uint64_t> checkpoints = {}) {
+    v1::DaemonMessage message = HelloOf(stream);
+    message.mutable_hello()->set_resume(!checkpoints.empty());
+    for (uint64_t step : checkpoints) {
+      message.mutable_hello()->add_checkpoints(step);
+    }
     Handle(stream, std::move(message));
   }
   void JoinAll() {
@@ -169,6 +175,24 @@ TEST_F(RunCoordinatorTest, ACheckpointThatSomebodyHasLostIsNotGivenUpQuietly) {
   EXPECT_THAT(coordinator_->result(),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("worker 1 has none; worker 0 has 20")));
+}
+
+TEST_F(RunCoordinatorTest, WatchersAreToldWhatMembersNoteAtTheirJoin) {
+  EXPECT_EQ(Status().notices_size(), 0);
+  v1::DaemonMessage hello = HelloOf(2);
+  hello.mutable_hello()->add_notes("the checkpoint of step 4 is \x1b[31mred");
+  Handle(2, hello);
+  ASSERT_EQ(Status().notices_size(), 1);
+  EXPECT_EQ(Status().notices(0),
+            "worker 1: the checkpoint of step 4 is \\x1b[31mred");
+  StreamId stream = 10;
+  for (int i = 0; i < 100; ++i) Handle(++stream, hello);
+  EXPECT_EQ(Status().notices_size(), 1) << "it joins again";
+  for (int i = 0; i < 100; ++i) {
+    hello.mutable_hello()->set_notes(0, absl::StrCat("note ", i));
+    Handle(++stream, hello);
+  }
+  EXPECT_EQ(Status().notices_size(), 16) << "a member cannot fill the memory";
 }
 
 TEST_F(RunCoordinatorTest, EndsTheRunWhenALeaseLapses) {

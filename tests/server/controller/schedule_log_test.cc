@@ -15,6 +15,7 @@ using ::rivulet::testing::ReadBytes;
 using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TempFolder;
 using ::rivulet::testing::WriteBytes;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 v1::ScheduleEntry Stop(const std::string& reason) {
@@ -130,9 +131,17 @@ TEST(ScheduleLogTest, DropsADamagedLastRecord) {
 
 TEST(ScheduleLogTest, NamesAFolderThatIsNotThere) {
   const TempFolder folder;
-  const auto log = ScheduleLog::Open(folder.File("no/log"));
-  EXPECT_FALSE(log.ok());
-  EXPECT_THAT(std::string(log.status().message()), HasSubstr("no/log"));
+  EXPECT_THAT(ScheduleLog::Open(folder.File("no/log")).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("no/log"), HasSubstr("cannot create"))));
+}
+
+TEST(ScheduleLogTest, NamesAFolderInItsPlace) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.File("log"));
+  EXPECT_THAT(ScheduleLog::Open(folder.File("log")).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("log: cannot open: Is a directory")));
 }
 
 TEST(ScheduleLogTest, RefusesAnEntryThatItCouldNotReadBack) {

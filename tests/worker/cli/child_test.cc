@@ -4,15 +4,23 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_folder.h"
 
 namespace rivulet {
 namespace {
 
+using ::rivulet::testing::ReadBytes;
 using ::rivulet::testing::StatusIs;
+using ::rivulet::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -116,6 +124,29 @@ TEST_F(ChildTest, LeadsItsOwnProcessGroup) {
   RV_ASSERT_OK_AND_ASSIGN(
       auto child, Child::Spawn("a", Shell("exec sleep 1000"), *life_, nullptr));
   EXPECT_EQ(getpgid(child->pid()), child->pid());
+}
+
+// Its output is in the hands of a process that nobody kills: the end of the
+// child does not wait for it.
+TEST_F(ChildTest, DestructorDoesNotWaitForAProcessThatHoldsTheOutput) {
+  const TempFolder folder;
+  const std::string pid_file = folder.File("pid");
+  for (const char* holder :
+       {"sleep 1000", "(trap '' PIPE; while :; do echo y; done)"}) {
+    SCOPED_TRACE(holder);
+    {
+      RV_ASSERT_OK_AND_ASSIGN(
+          auto child,
+          Child::Spawn("a",
+                       Shell(absl::StrCat(holder, " & echo $! > ", pid_file)),
+                       *life_, nullptr));
+      ASSERT_TRUE(child->WaitFor(absl::Seconds(10)));
+    }
+    pid_t pid = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(
+        absl::StripAsciiWhitespace(ReadBytes(pid_file)), &pid));
+    EXPECT_EQ(kill(pid, SIGKILL), 0) << "else this test shows nothing";
+  }
 }
 
 }  // namespace

@@ -165,8 +165,11 @@ TEST_F(LocalClusterTest, AChildThatSomethingKilledIsNamedFirst) {
   Script("rivulet-worker",
          absl::StrCat("[ -z $role ] || { touch ", folder_.File("dead"),
                       "; kill -9 $$; }\n", kStoppable));
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInternal,
-                              "worker-1: was killed by signal 9"));
+  EXPECT_THAT(
+      Run(),
+      StatusIs(absl::StatusCode::kInternal,
+               "worker-1: was killed by signal 9 (by the system, if nobody "
+               "else did it: out of memory)"));
 }
 
 TEST_F(LocalClusterTest, AControllerThatRefusesSpeaksForTheRun) {

@@ -160,6 +160,19 @@ TEST_F(PrinterTest, ARunThatIsOverBeforeItWasSeenSaysWhereItBeganAllTheSame) {
   EXPECT_EQ(Printed(), "resuming from step 40 of 80\n");
 }
 
+TEST_F(PrinterTest, NoticesAreShownOnce) {
+  ProgressPrinter printer(file_, false, absl::Seconds(10), /*resume=*/false);
+  v1::RunStatus status;
+  status.set_phase(v1::RunStatus::WAITING);
+  status.add_notices("one");
+  printer.Show(status, absl::UnixEpoch());
+  printer.Show(status, absl::UnixEpoch());
+  EXPECT_EQ(Printed(), "note: one\n");
+  status.add_notices("two");
+  printer.Show(status, absl::UnixEpoch());
+  EXPECT_EQ(Printed(), "note: one\nnote: two\n");
+}
+
 TEST(ResumeLineTest, SaysThatThereIsNothingToResume) {
   v1::RunStatus status;
   status.set_total_steps(100);

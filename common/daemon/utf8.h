@@ -1,9 +1,10 @@
 // Text from outside, a character at a time. Thread-safe.
 
-#ifndef RIVULET_COMMON_BASE_UTF8_H_
-#define RIVULET_COMMON_BASE_UTF8_H_
+#ifndef RIVULET_COMMON_DAEMON_UTF8_H_
+#define RIVULET_COMMON_DAEMON_UTF8_H_
 
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -21,6 +22,10 @@ bool IsControlCharacter(absl::string_view character);
 // Whether all of `text` is UTF-8 without control characters.
 bool IsPlainText(absl::string_view text);
 
+// What a peer or a file wrote, fit for a log or a terminal: bytes that are no
+// UTF-8, and those of control characters, as \xNN.
+std::string Printable(absl::string_view text);
+
 }  // namespace rivulet
 
-#endif  // RIVULET_COMMON_BASE_UTF8_H_
+#endif  // RIVULET_COMMON_DAEMON_UTF8_H_

@@ -1,4 +1,4 @@
-#include "common/base/utf8.h"
+#include "common/daemon/utf8.h"
 
 #include <cstdint>
 #include <string>
@@ -72,6 +72,13 @@ TEST(IsPlainTextTest, LooksAtEveryCharacter) {
   EXPECT_FALSE(IsPlainText("a\tb"));
   EXPECT_FALSE(IsPlainText("Zürich\xc2\x9b"));
   EXPECT_FALSE(IsPlainText("Zürich\xc3"));
+}
+
+TEST(Utf8Test, PrintableLeavesTextAndShowsTheBytesOfTheRest) {
+  EXPECT_EQ(Printable(""), "");
+  EXPECT_EQ(Printable("it's \"\xc3\xa4\" \\x"), "it's \"\xc3\xa4\" \\x");
+  EXPECT_EQ(Printable("a\x1b[31m\x7f\n"), "a\\x1b[31m\\x7f\\x0a");
+  EXPECT_EQ(Printable("\xc2\x9b|\xff|\xc3"), "\\xc2\\x9b|\\xff|\\xc3");
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
-#include "common/base/utf8.h"
+#include "common/daemon/utf8.h"
 
 #include <utf8.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 
 namespace rivulet {
 
@@ -27,6 +31,26 @@ bool IsPlainText(absl::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string Printable(absl::string_view text) {
+  std::string printable;
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    const absl::string_view character =
+        text.substr(0, std::max<size_t>(length, 1));
+    if (length > 0 && !IsControlCharacter(character)) {
+      absl::StrAppend(&printable, character);
+    } else {
+      for (const char byte : character) {
+        absl::StrAppend(
+            &printable, "\\x",
+            absl::Hex(static_cast<unsigned char>(byte), absl::kZeroPad2));
+      }
+    }
+    text.remove_prefix(character.size());
+  }
+  return printable;
 }
 
 }  // namespace rivulet
