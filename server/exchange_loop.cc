@@ -89,7 +89,9 @@ ExchangeLoop::ExchangeLoop(ShardCore* core, ExchangeHub* hub,
 
 absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
   if (!event.message.has_value()) {
-    HandleLeft(event.stream, "it closed its stream");
+    HandleLeft(event.stream, event.reason.ok()
+                                 ? "it closed its stream"
+                                 : std::string(event.reason.message()));
     return absl::OkStatus();
   }
   absl::Status status = HandleMessage(event.stream, *std::move(event.message));

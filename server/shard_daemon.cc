@@ -64,7 +64,7 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
 
   ~Shard() {
-    service_.hub().Stop();
+    if (service_.has_value()) service_->hub().Stop();
     if (listener_.server == nullptr) return;
     listener_.server->Shutdown(std::chrono::system_clock::now() +
                                std::chrono::milliseconds(200));
@@ -74,7 +74,7 @@ class Shard {
   absl::Status Run() {
     RV_RETURN_IF_ERROR(Prepare());
     RV_ASSIGN_OR_RETURN(listener_, Listen(config_.local.listen, "local.listen",
-                                          &service_, config_.cluster.lease));
+                                          &*service_, config_.cluster.lease));
     if (options_.on_listening) options_.on_listening(listener_.address);
     RV_ASSIGN_OR_RETURN(const std::string address, AdvertisedAddress());
     RV_RETURN_IF_ERROR(member_.Join(plan_->manifest_hash(), address));
@@ -89,6 +89,7 @@ class Shard {
   absl::Status Prepare() {
     RV_ASSIGN_OR_RETURN(plan_, RunPlan::Create(config_));
     RV_ASSIGN_OR_RETURN(core_, ShardCore::Create(plan_, options_.shard));
+    service_.emplace(ExchangeLimits(*core_));
     return member_.FindCheckpoints();
   }
 
@@ -125,7 +126,7 @@ class Shard {
       return member_.SaveCheckpoint(step, std::move(state));
     };
     control_.emplace(&session, config_.cluster.lease);
-    loop_.emplace(core_.get(), &service_.hub(), &*control_,
+    loop_.emplace(core_.get(), &service_->hub(), &*control_,
                   std::move(exchange));
     session.SetStep(start.step());
     spdlog::info("serving from step {} of {}: {} segments, {} parameters",
@@ -133,7 +134,7 @@ class Shard {
                  plan_->partition().elements_of_shard(options_.shard));
     absl::Status verdict;
     while (!session.Ended(&verdict)) {
-      auto event = service_.hub().Next(kPoll);
+      auto event = service_->hub().Next(kPoll);
       if (event.has_value())
         RV_RETURN_IF_ERROR(loop_->Handle(*std::move(event)));
       loop_->Tick(absl::Now());
@@ -157,8 +158,8 @@ class Shard {
   void LetWorkersLeave() {
     const absl::Time deadline = absl::Now() + kLeaveGrace;
     while (loop_.has_value() && loop_->finished() &&
-           service_.hub().num_streams() > 0 && absl::Now() < deadline) {
-      auto event = service_.hub().Next(kPoll);
+           service_->hub().num_streams() > 0 && absl::Now() < deadline) {
+      auto event = service_->hub().Next(kPoll);
       if (!event.has_value()) continue;
       if (absl::Status status = loop_->Handle(*std::move(event));
           !status.ok()) {
@@ -172,7 +173,7 @@ class Shard {
   const ShardOptions options_;
   std::shared_ptr<const RunPlan> plan_;
   std::unique_ptr<ShardCore> core_;
-  ShardService service_;  // outlives the server
+  std::optional<ShardService> service_;  // outlives the server
   Listener listener_;
   RunMember member_;
   std::optional<SessionControl> control_;

@@ -15,10 +15,11 @@
 //   hub.Stop(); server->Shutdown(...);
 //
 // Flow control: a stream that has `max_unread` messages waiting is not read
-// further, which stops the sender by HTTP/2's windows; a client that lets
-// `max_unwritten` answers pile up is ended with ResourceExhausted. A stranger,
-// that is, a stream that the owner has not admitted, is read one message at a
-// time, and ended once `patience` is over.
+// further, which stops the sender by HTTP/2's windows; a client that lets more
+// than `max_unwritten` answers, or `max_unwritten_bytes` of them, pile up is
+// ended with ResourceExhausted. A stranger, that is, a stream that the owner
+// has not admitted, is read one message at a time, and ended once `patience` is
+// over.
 //
 // Thread-safe; Next() is for one thread. Reactors belong to gRPC and delete
 // themselves in OnDone; the destructor waits for the last, so Stop() the hub
@@ -52,8 +53,11 @@ using StreamId = uint64_t;
 
 struct StreamLimits {
   size_t max_streams = 2048;
-  size_t max_unread = 4;         // messages of one stream
-  size_t max_unwritten = 65536;  // messages of one stream
+  size_t max_unread = 4;  // messages of one stream
+  // Answers of one stream that its client has not taken, the one that is being
+  // written included. The default is for small messages.
+  size_t max_unwritten = 65536;
+  int64_t max_unwritten_bytes = int64_t{64} << 20;
   absl::Duration patience = absl::Seconds(10);
 };
 
@@ -63,6 +67,8 @@ class StreamHub {
   struct Event {
     StreamId stream = 0;
     std::optional<In> message;  // nothing: the client sends no more
+    // Why, where the hub has ended the stream: its client does not read.
+    absl::Status reason = absl::OkStatus();
   };
 
   explicit StreamHub(StreamLimits limits = {}) : limits_(limits) {}
@@ -87,7 +93,10 @@ class StreamHub {
     if (stopped_) {
       FinishLocked(stream, absl::UnavailableError("shutting down"));
     } else if (streams_.size() > limits_.max_streams) {
-      FinishLocked(stream, absl::ResourceExhaustedError("too many streams"));
+      FinishLocked(stream,
+                   absl::ResourceExhaustedError(absl::StrCat(
+                       "too many streams: ", streams_.size(),
+                       " with this one, the limit is ", limits_.max_streams)));
     } else {
       stream->StartRead(&stream->incoming);
     }
@@ -95,7 +104,7 @@ class StreamHub {
   }
 
   // The next message or end, waiting for at most `timeout`. Nothing after that,
-  // or once stopped. A stream that was ended from this side has no more events.
+  // or once stopped. A stream that the owner has ended has no more events.
   std::optional<Event> Next(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::Time now = absl::Now();
     const absl::Time deadline = now + timeout;
@@ -106,6 +115,7 @@ class StreamHub {
       if (!events_.empty()) {
         Event event = std::move(events_.front());
         events_.pop_front();
+        if (!event.reason.ok()) return event;
         const auto it = streams_.find(event.stream);
         if (it == streams_.end() || it->second->finish.has_value()) continue;
         if (event.message.has_value()) ReadOnLocked(it->second);
@@ -135,18 +145,29 @@ class StreamHub {
     const auto it = streams_.find(id);
     if (it == streams_.end() || it->second->finish.has_value()) return;
     Stream* stream = it->second;
-    if (stream->outgoing.size() >= limits_.max_unwritten) {
+    const auto bytes = static_cast<int64_t>(message->ByteSizeLong());
+    if (stream->outgoing.size() + 1 > limits_.max_unwritten ||
+        stream->unwritten_bytes + bytes > limits_.max_unwritten_bytes) {
+      absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
+          stream->outgoing.size() + 1, " answers of ",
+          stream->unwritten_bytes + bytes,
+          " bytes wait to be read, the limit is ", limits_.max_unwritten,
+          " and ", limits_.max_unwritten_bytes, " bytes"));
       stream->DropUnwritten();
-      FinishLocked(stream, absl::ResourceExhaustedError(
-                               "too many answers that were not read"));
+      FinishLocked(stream, status);
+      events_.push_back({id, std::nullopt, std::move(status)});
+      arrived_.Signal();
       return;
     }
-    stream->outgoing.push_back(std::move(message));
+    stream->outgoing.push_back({std::move(message), bytes});
+    stream->unwritten_bytes += bytes;
     WriteOnLocked(stream);
   }
 
-  // Ends a stream: with OK after what was sent is written, with an error at
-  // once. Idempotent; the first status counts.
+  // Ends a stream: with OK after what was sent is written, with an error after
+  // the one message that is being written. Until the client has taken that, or
+  // its connection ends, the stream still counts. Idempotent; the first status
+  // counts.
   void End(StreamId id, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto it = streams_.find(id);
@@ -184,6 +205,11 @@ class StreamHub {
   }
 
  private:
+  struct Answer {
+    std::shared_ptr<const Out> message;
+    int64_t bytes = 0;
+  };
+
   // Fields are guarded by the hub's mutex, but for `incoming`, which is gRPC's
   // while a read is outstanding.
   struct Stream final : public grpc::ServerBidiReactor<In, Out> {
@@ -199,10 +225,9 @@ class StreamHub {
 
     // The message being written stays until gRPC is done with it.
     void DropUnwritten() {
-      if (writing) {
-        outgoing.resize(1);
-      } else {
-        outgoing.clear();
+      while (outgoing.size() > (writing ? size_t{1} : size_t{0})) {
+        unwritten_bytes -= outgoing.back().bytes;
+        outgoing.pop_back();
       }
     }
 
@@ -216,7 +241,8 @@ class StreamHub {
     bool paused = false;
     bool writing = false;  // outgoing.front() is with gRPC
     bool finished = false;
-    std::deque<std::shared_ptr<const Out>> outgoing;
+    std::deque<Answer> outgoing;
+    int64_t unwritten_bytes = 0;         // of outgoing
     std::optional<absl::Status> finish;  // wanted, once nothing is unwritten
   };
 
@@ -237,12 +263,13 @@ class StreamHub {
 
   void WriteDone(Stream* stream, bool ok) ABSL_LOCKS_EXCLUDED(mu_) {
     // Freed outside the lock: it may be large.
-    std::shared_ptr<const Out> written;
+    Answer written;
     MutexLock lock(&mu_);
     stream->writing = false;
     written = std::move(stream->outgoing.front());
     stream->outgoing.pop_front();
-    if (!ok) stream->outgoing.clear();
+    stream->unwritten_bytes -= written.bytes;
+    if (!ok) stream->DropUnwritten();
     WriteOnLocked(stream);
   }
 
@@ -285,7 +312,7 @@ class StreamHub {
     if (stream->writing || stream->finished) return;
     if (!stream->outgoing.empty()) {
       stream->writing = true;
-      stream->StartWrite(stream->outgoing.front().get());
+      stream->StartWrite(stream->outgoing.front().message.get());
     } else if (stream->finish.has_value()) {
       stream->finished = true;
       stream->Finish(ToGrpcStatus(*stream->finish));

@@ -374,6 +374,43 @@ TEST(ExchangeLoopTest, AnswersARepeatedPushOnlyToItsSender) {
   EXPECT_EQ(next.step, 1) << "and the next step is as usual, for both";
 }
 
+TEST(ExchangeLoopTest, AWorkerThatAsksAgainAndDoesNotReadIsEnded) {
+  Config config = SmallConfig("none", 2);
+  config.model.hidden = {4096};  // updates of more than 1 MiB
+  TestShard shard(config);
+  Client a(shard, Hello(0));
+  Client b(shard, Hello(1));
+  RV_ASSERT_OK(a.ReadWelcome().status());
+  RV_ASSERT_OK(b.ReadWelcome().status());
+  FrameEncoder encoder;
+  CompressedTensor tensor;
+  tensor.size = shard.core().segments()[0].size();
+  tensor.positions = {3};
+  tensor.values = {1.0f};
+  encoder.Add(0, tensor, 0, tensor.size);
+  const std::string bytes = encoder.Finish();
+  a.SendPush(0, bytes, CommitOf(bytes, 8, 1));
+  b.SendPush(0, bytes, CommitOf(bytes, 8, 1));
+  RV_ASSERT_OK_AND_ASSIGN(auto update, b.ReadUpdate());
+  ASSERT_GT(static_cast<int64_t>(update.bytes.size()), kChunkBytes);
+  for (int i = 0; i < 40; ++i) a.SendPush(0, bytes, CommitOf(bytes, 8, 1));
+  shard.WaitForLeft();
+  EXPECT_THAT(a.ReadEnd(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(absl::StrCat(
+                           "wait to be read, the limit is 65536 and ",
+                           3 * shard.core().max_push_bytes(), " bytes"))));
+  // Nothing else changes: it may come again, and the run goes on.
+  Client again(shard, Hello(0, 1));
+  RV_ASSERT_OK(again.ReadWelcome().status());
+  again.SendPush(1, bytes, CommitOf(bytes, 8, 1));
+  b.SendPush(1, bytes, CommitOf(bytes, 8, 1));
+  RV_ASSERT_OK_AND_ASSIGN(update, again.ReadUpdate());
+  EXPECT_EQ(update.step, 1);
+  shard.Stop();
+  RV_EXPECT_OK(shard.failure());
+}
+
 TEST(ExchangeLoopTest, ShardZeroStampsTheNewestEntryAndActsOnIt) {
   TestShard shard(SmallConfig("fixed", 2));
   auto oracle = CoreOf(PlanOf(SmallConfig("fixed", 2)));

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>  // NOLINT(build/c++11)
 #include <utility>
@@ -85,9 +86,11 @@ inline v1::ScheduleEntry StopEntry() {
 // A shard that serves on loopback from a thread of its own.
 class TestShard {
  public:
+  // Without `limits`, those of a real shard.
   explicit TestShard(const Config& config, int shard = 0,
-                     StreamLimits limits = {})
-      : core_(CoreOf(PlanOf(config), shard)), service_(limits) {
+                     const std::optional<StreamLimits>& limits = std::nullopt)
+      : core_(CoreOf(PlanOf(config), shard)),
+        service_(limits.value_or(ExchangeLimits(*core_))) {
     v1::ScheduleEntry view;
     view.mutable_view();
     control_.AddEntry(view);
@@ -122,6 +125,11 @@ class TestShard {
     listener_.server->Wait();
   }
 
+  // Waits until a stream has ended on its own, or at a limit of the hub's.
+  void WaitForLeft() {
+    EXPECT_TRUE(left_.WaitForNotificationWithTimeout(kPatience));
+  }
+
   // Waits for the loop's own failure.
   absl::Status WaitForFailure() {
     failed_.WaitForNotificationWithTimeout(kPatience);
@@ -141,7 +149,9 @@ class TestShard {
     while (!done_.HasBeenNotified()) {
       auto event = service_.hub().Next(absl::Milliseconds(10));
       if (!event.has_value()) continue;
+      const bool left = !event->message.has_value();
       failure_ = loop_->Handle(*std::move(event));
+      if (left && !left_.HasBeenNotified()) left_.Notify();
       if (!failure_.ok()) {
         failed_.Notify();
         return;
@@ -158,6 +168,7 @@ class TestShard {
   absl::Status failure_;
   Notification done_;
   Notification failed_;
+  Notification left_;
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@ void ShutDown(Listener& listener) {
 }
 
 TEST(ListenTest, PicksAFreePortAndSaysWhich) {
-  ShardService service;
+  ShardService service{StreamLimits()};
   RV_ASSERT_OK_AND_ASSIGN(Listener listener,
                           Listen("127.0.0.1:0", "local.listen", &service));
   EXPECT_THAT(listener.address, ::testing::MatchesRegex("127.0.0.1:[1-9].*"));
@@ -26,7 +26,7 @@ TEST(ListenTest, PicksAFreePortAndSaysWhich) {
 }
 
 TEST(ListenTest, TakesAHostName) {
-  ShardService service;
+  ShardService service{StreamLimits()};
   RV_ASSERT_OK_AND_ASSIGN(Listener listener,
                           Listen("localhost:0", "local.listen", &service));
   EXPECT_THAT(listener.address, ::testing::MatchesRegex("localhost:[1-9].*"));
@@ -34,10 +34,10 @@ TEST(ListenTest, TakesAHostName) {
 }
 
 TEST(ListenTest, SaysThatAPortIsBusy) {
-  ShardService service;
+  ShardService service{StreamLimits()};
   RV_ASSERT_OK_AND_ASSIGN(Listener first,
                           Listen("127.0.0.1:0", "local.listen", &service));
-  ShardService other;
+  ShardService other{StreamLimits()};
   EXPECT_THAT(Listen(first.address, "local.listen", &other).status(),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr(first.address), HasSubstr("in use"),
@@ -46,7 +46,7 @@ TEST(ListenTest, SaysThatAPortIsBusy) {
 }
 
 TEST(ListenTest, SaysThatAnAddressIsNotThisMachines) {
-  ShardService service;
+  ShardService service{StreamLimits()};
   // TEST-NET-1: nobody has it.
   EXPECT_THAT(Listen("192.0.2.1:0", "local.listen", &service).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -55,7 +55,7 @@ TEST(ListenTest, SaysThatAnAddressIsNotThisMachines) {
 }
 
 TEST(ListenTest, RefusesWhatIsNoAddress) {
-  ShardService service;
+  ShardService service{StreamLimits()};
   for (const std::string address :
        {"", "localhost", "localhost:", ":70", "host:70000", "host:-1", "h:x"}) {
     EXPECT_THAT(
