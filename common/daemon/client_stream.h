@@ -42,7 +42,8 @@ class ClientStream final : public grpc::ClientBidiReactor<Out, In> {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // An error cancels the stream, and is what OnEnd then gets.
+    // An error cancels the stream, and is what OnEnd then gets; no message
+    // follows.
     virtual absl::Status OnMessage(In message) = 0;
     // Bytes of `message` that count as payload.
     virtual int64_t PayloadBytes(const In& message) const = 0;

@@ -66,10 +66,14 @@ class ScriptedController final : public v1::Controller::Service {
 template <typename Service>
 class ScriptedServer {
  public:
-  explicit ScriptedServer(typename Service::Script script)
+  // `configure` may change what all our servers have in common.
+  explicit ScriptedServer(
+      typename Service::Script script,
+      const std::function<void(grpc::ServerBuilder*)>& configure = nullptr)
       : service_(std::move(script)) {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
+    if (configure != nullptr) configure(&builder);
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port);

@@ -4,10 +4,12 @@
 #include <cstring>
 #include <thread>  // NOLINT(build/c++11)
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/sync.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/narrow_windows.h"
 #include "tests/testing/scripted_service.h"
 #include "tests/testing/status_matchers.h"
 
@@ -15,6 +17,7 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::IsOk;
+using ::rivulet::testing::NarrowWindows;
 using ::rivulet::testing::ScriptedServer;
 using ::rivulet::testing::ScriptedShard;
 using ::rivulet::testing::StatusIs;
@@ -306,6 +309,32 @@ TEST(ExchangeClientTest, WaitsEndWhenTheShardGoesAway) {
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("shard 1"));
   stopper.join();
+}
+
+TEST(ExchangeClientTest, AShardThatDoesNotReadIsGivenUpAtTheLimit) {
+  Notification over;
+  ScriptedServer<ScriptedShard> server(
+      [&](ShardSide* stream) {
+        Greet(stream);
+        over.WaitForNotificationWithTimeout(absl::Seconds(20));
+        return grpc::Status::OK;
+      },
+      NarrowWindows);
+  RV_ASSERT_OK_AND_ASSIGN(
+      auto client, ExchangeClient::Connect(OptionsFor(server.address())));
+  for (int i = 0; i < 12; ++i) {
+    client->SendPush(5, std::string(kChunkBytes, 'p'));
+  }
+  // Two pushes at their largest, and statistics of 3 elements twice.
+  constexpr int64_t kLimit = 2 * (4 * kElements + kElements / 4 + 65536) + 24;
+  EXPECT_THAT(
+      client->WaitForUpdate(5),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr(absl::StrCat("shard 1 at ", server.address())),
+                     HasSubstr(absl::StrCat("bytes wait to be sent, the limit "
+                                            "is ",
+                                            kLimit, "; it does not read")))));
+  over.Notify();
 }
 
 TEST(ExchangeClientTest, CancelWakesAWait) {
