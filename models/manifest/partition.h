@@ -34,10 +34,11 @@ struct Segment {
 // Immutable after construction.
 class Partition {
  public:
-  // Tensors of a few alignments stay whole where the balance allows it; no
-  // shard is empty. InvalidArgument when num_shards < 1 or there are fewer
-  // aligned pieces than shards. Costs O(tensors + shards log tensors), whatever
-  // the tensors' sizes.
+  // Tensors below four alignments stay whole where no shard then has more than
+  // 1.1 times the mean, or than the fullest has when they are cut; no shard is
+  // empty. InvalidArgument when num_shards < 1 or there are fewer aligned
+  // pieces than shards. Costs O(tensors + shards log tensors), whatever the
+  // tensors' sizes.
   static absl::StatusOr<Partition> Create(const Manifest& manifest,
                                           int num_shards);
 

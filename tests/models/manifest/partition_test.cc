@@ -16,8 +16,6 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::StatusIs;
-using ::testing::AnyOf;
-using ::testing::Eq;
 using ::testing::HasSubstr;
 
 Manifest OfSizes(const std::vector<int64_t>& sizes) {
@@ -182,9 +180,21 @@ std::vector<int64_t> CutsByListing(const std::vector<int64_t>& sizes,
   return cuts;
 }
 
+// Elements of the fullest shard.
+int64_t Fullest(std::vector<int64_t> cuts, int64_t total) {
+  cuts.push_back(total);
+  int64_t most = 0;
+  for (size_t i = 1; i < cuts.size(); ++i) {
+    most = std::max(most, cuts[i] - cuts[i - 1]);
+  }
+  return most;
+}
+
 TEST(PartitionTest, CutsAreThoseOfTheListOfAllPieces) {
   constexpr uint64_t kSeed = 4;
-  for (uint64_t round = 0; round < 300; ++round) {
+  int kept = 0;  // of the rounds where it makes a difference
+  int cut = 0;
+  for (uint64_t round = 0; round < 3000; ++round) {
     RandomStream rng(kSeed, RandomPurpose::kTest, round);
     std::vector<int64_t> sizes(1 + rng.UniformInt(12));
     for (int64_t& size : sizes) {
@@ -200,10 +210,22 @@ TEST(PartitionTest, CutsAreThoseOfTheListOfAllPieces) {
       found.push_back(begin);
       begin += partition->elements_of_shard(shard);
     }
-    EXPECT_THAT(found,
-                AnyOf(Eq(CutsByListing(sizes, 0, shards)),
-                      Eq(CutsByListing(sizes, 4 * kSegmentAlignment, shards))));
+    const std::vector<int64_t> split = CutsByListing(sizes, 0, shards);
+    const std::vector<int64_t> whole =
+        CutsByListing(sizes, 4 * kSegmentAlignment, shards);
+    // Small tensors stay whole where no shard then has more than 1.1 times the
+    // mean, or no more than it would have without.
+    const int64_t total = begin;
+    const int64_t most = Fullest(whole, total);
+    const bool balanced = 10 * most * shards <= 11 * total;
+    const bool keeps =
+        !whole.empty() && (balanced || most <= Fullest(split, total));
+    EXPECT_EQ(found, keeps ? whole : split);
+    if (whole == split) continue;
+    ++(keeps ? kept : cut);
   }
+  EXPECT_GT(kept, 20);
+  EXPECT_GT(cut, 20);
 }
 
 TEST(PartitionTest, HugeTensorsCostNothing) {
