@@ -161,7 +161,8 @@ TEST_F(CheckpointStoreTest, WhatIsSetAsideIsSeenNoMoreAndGoesInItsTime) {
   RV_ASSERT_OK(store_.SetAsideAfter(1));
   EXPECT_THAT(StepsOf(store_), IsOkAndHolds(ElementsAre(1)));
   EXPECT_THAT(StepsOf(other_), IsOkAndHolds(ElementsAre(3, 2, 1)));
-  EXPECT_THAT(store_.Load(2), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(store_.Load(2), StatusIs(absl::StatusCode::kNotFound,
+                                       HasSubstr("step-0000000002")));
   EXPECT_TRUE(Exists(store_.PathOf(2) + ".aside")) << "not lost either";
   RV_ASSERT_OK(store_.Save(4, FileWith(1)));
   RV_ASSERT_OK(store_.Prune({4}));

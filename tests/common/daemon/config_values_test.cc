@@ -79,13 +79,16 @@ TEST(ConfigValuesTest, HandMadeConfigsAreCheckedToo) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nan")));
   config.report.every = absl::InfiniteDuration();
   EXPECT_THAT(CheckKey(Key("report.every"), config),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("allowed: a whole number and a unit")));
   config.cluster.lease = absl::Seconds(5) + absl::Microseconds(1);
   EXPECT_THAT(CheckKey(Key("cluster.lease"), config),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("found 5.000001s")));
   config.data.path = "two\nlines";
   EXPECT_THAT(CheckKey(Key("data.path"), config),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("found the text \"two\\nlines\"")));
   config.data.path = std::string(2000, 'x');
   EXPECT_THAT(
       CheckKey(Key("data.path"), config),

@@ -37,6 +37,15 @@ TEST(GrpcUtilTest, StatusesKeepCodeAndMessageBothWays) {
             grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST(GrpcUtilTest, AStatusWithoutWordsSaysItsCode) {
+  EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::ABORTED, "")),
+            absl::AbortedError("ended with ABORTED"));
+  EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "")),
+            absl::UnimplementedError("ended with UNIMPLEMENTED: something else "
+                                     "answers at this address"));
+  EXPECT_EQ(FromGrpcStatus(grpc::Status::OK), absl::OkStatus());
+}
+
 TEST(GrpcUtilTest, WireBytesCountPrefixAndFrames) {
   EXPECT_EQ(WireBytes(0), 5 + 9);
   EXPECT_EQ(WireBytes(100), 100 + 5 + 9);

@@ -52,7 +52,8 @@ TEST(RunFolderTest, ASecondHolderIsRefusedByNameUntilTheFirstLetsGo) {
     // Moving keeps the lock.
     std::optional<RunFolder> moved(*std::move(first));
     EXPECT_THAT(RunFolder::Create(folder.path(), false),
-                StatusIs(absl::StatusCode::kAlreadyExists));
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         HasSubstr("is going on, held by process ")));
   }
   RV_EXPECT_OK(RunFolder::Create(folder.path(), false));
 }

@@ -1,7 +1,9 @@
 #include "common/daemon/session_client.h"
 
 #include <atomic>
-#include <thread>  // NOLINT(build/c++11)
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/sync.h"
 #include "gmock/gmock.h"
@@ -232,6 +234,58 @@ TEST(SessionClientTest, ALostControllerIsUnavailable) {
                        HasSubstr("lost the controller")));
 }
 
+TEST(SessionClientTest, ARunThatEndsWellBeforeWhatIsAwaitedIsAborted) {
+  ScriptedServer<ScriptedController> server([](ControllerSide* stream) {
+    Greet(stream);
+    SendFinish(stream, 0, "");
+    Drain(stream);
+    return grpc::Status::OK;
+  });
+  RV_ASSERT_OK_AND_ASSIGN(auto session,
+                          SessionClient::Join(OptionsFor(server.address())));
+  EXPECT_THAT(
+      session->WaitForStart(),
+      StatusIs(absl::StatusCode::kAborted, "the run ended before it began"));
+  EXPECT_THAT(session->WaitForEntry(4, absl::Seconds(10)),
+              StatusIs(absl::StatusCode::kAborted,
+                       "the run ended before schedule entry 4"));
+}
+
+TEST(SessionClientTest, RefusesWhatAControllerMayNotSend) {
+  v1::ControllerMessage welcome;
+  welcome.mutable_welcome()->set_protocol(1);
+  v1::ControllerMessage start;
+  start.mutable_start()->set_step(1);
+  const std::pair<std::vector<v1::ControllerMessage>, const char*> cases[] = {
+      {{welcome}, "sent a second Welcome"},
+      {{start, start}, "sent a second Start"},
+      {{start, Entry(0)}, "sent schedule entry 0 where 1 follows"}};
+  for (const auto& [messages, why] : cases) {
+    SCOPED_TRACE(why);
+    ScriptedServer<ScriptedController> server([&](ControllerSide* stream) {
+      Greet(stream);
+      for (const v1::ControllerMessage& message : messages) {
+        stream->Write(message);
+      }
+      Drain(stream);
+      return grpc::Status::OK;
+    });
+    RV_ASSERT_OK_AND_ASSIGN(auto session,
+                            SessionClient::Join(OptionsFor(server.address())));
+    EXPECT_THAT(session->WaitForFinish(),
+                StatusIs(absl::StatusCode::kInternal,
+                         AllOf(HasSubstr(server.address()), HasSubstr(why))));
+  }
+  ScriptedServer<ScriptedController> early([&](ControllerSide* stream) {
+    stream->Write(start);
+    Drain(stream);
+    return grpc::Status::OK;
+  });
+  EXPECT_THAT(SessionClient::Join(OptionsFor(early.address())),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("sent a message before Welcome")));
+}
+
 TEST(SessionClientTest, ASupersededDaemonLearnsWhy) {
   ScriptedServer<ScriptedController> server([](ControllerSide* stream) {
     Greet(stream);
@@ -273,7 +327,7 @@ TEST(SessionClientTest, CallsBackOnceAtTheEnd) {
   std::atomic<int> calls{0};
   Notification ended;
   session->OnEnd([&](const absl::Status& status) {
-    EXPECT_EQ(status.message(), "over");
+    EXPECT_EQ(status, absl::FailedPreconditionError("over"));
     ++calls;
     ended.Notify();
   });
