@@ -264,7 +264,7 @@ TEST(ConfigTest, LoadConfigNamesAFileThatCannotBeRead) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot read")));
   EXPECT_THAT(LoadConfig("/dev/zero", {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       StartsWith("/dev/zero: found 262145 bytes")));
+                       StartsWith("/dev/zero: found more than 262144 bytes")));
   WriteFile(folder.File("ok.yaml"), kBase);
   RV_EXPECT_OK(LoadConfig(folder.File("ok.yaml"), {}));
 }

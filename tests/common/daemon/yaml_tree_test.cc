@@ -94,7 +94,7 @@ TEST(YamlTreeTest, BoundsDepthAndSize) {
   // Far beyond: must not exhaust the stack. The parser's own limit is met
   // first.
   EXPECT_THAT(
-      ParseYaml(std::string(100000, '['), "f"),
+      ParseYaml(nested(100000), "f"),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("f:1: found text that is not YAML (bad file)")));
 }
