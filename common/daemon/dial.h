@@ -23,7 +23,7 @@ struct DialOptions {
 // tries. `attempt` blocks until the absolute time that it is given at most, and
 // polls `cancelled` itself. Only Unavailable and DeadlineExceeded are tried
 // again; any other error is returned as it is. DeadlineExceeded after `timeout`
-// names peer, elapsed time, tries and the last error.
+// names peer, timeout, tries and the last error.
 absl::Status RetryDial(const DialOptions& options,
                        const std::function<absl::Status(absl::Time)>& attempt);
 
