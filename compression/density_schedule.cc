@@ -10,8 +10,6 @@
 namespace rivulet {
 namespace {
 
-// How many times an entry should move in a run, at least.
-constexpr double kMinMovesPerRun = 10;
 constexpr int kMaxRungs = 64;
 
 absl::Status CheckShare(const char* name, double value) {
@@ -49,13 +47,13 @@ absl::Status DensityScheduleOptions::Validate() const {
         std::min(warmup_start, warmup_cap), density));
   }
   const double smallest =
-      std::min(1.0, kMinMovesPerRun / static_cast<double>(total_steps));
+      std::min(1.0, min_moves / static_cast<double>(total_steps));
   if (density < smallest) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "density %g is too small for a run of %d steps: an entry moves once in "
-        "1 / density steps, and should move %g times; the smallest density "
-        "allowed is %g",
-        density, total_steps, kMinMovesPerRun, smallest));
+        "1 / density steps, and should move %g times (min_moves); the smallest "
+        "density allowed is %g",
+        density, total_steps, min_moves, smallest));
   }
   return absl::OkStatus();
 }

@@ -19,9 +19,10 @@ struct DensityScheduleOptions {
   double warmup_cap = 1.0;     // no rung is above it
   int warmup_rungs = 4;        // rungs before the target, geometric
   int64_t total_steps = 0;     // of the run
+  double min_moves = 10;       // of an entry in the run; 0: any density fits
 
-  // InvalidArgument for values out of range, and for a density below 10 /
-  // total_steps: an entry moves once in 1 / density steps.
+  // InvalidArgument for values out of range, and for a density below min_moves
+  // / total_steps: an entry moves once in 1 / density steps.
   absl::Status Validate() const;
 };
 

@@ -8,13 +8,11 @@
 #ifndef RIVULET_COMPRESSION_DIFFERENCE_COMPRESSOR_H_
 #define RIVULET_COMPRESSION_DIFFERENCE_COMPRESSOR_H_
 
-#include <cstdint>
-#include <vector>
-
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "compression/compressed_tensor.h"
 #include "compression/plan.h"
+#include "compression/quantizer.h"
 #include "compression/selector.h"
 
 namespace rivulet {
@@ -27,14 +25,14 @@ class DifferenceCompressor {
   // finite, or so far from v̂ that the difference is not, and for a plan out of
   // range: then `view`, *out and the threshold are as they were.
   absl::Status Compress(absl::Span<const float> weights, const TensorPlan& plan,
-                        absl::Span<float> view, CompressedTensor* out);
+                        const NoiseKey& noise, absl::Span<float> view,
+                        CompressedTensor* out);
 
   SelectorState selector_state() const { return selector_.state(); }
   void set_selector_state(const SelectorState& s) { selector_.set_state(s); }
 
  private:
   Selector selector_;
-  std::vector<float> difference_;  // scratch
 };
 
 }  // namespace rivulet

@@ -15,117 +15,63 @@
 #include "compression/bit_io.h"
 #include "compression/frame.h"
 #include "compression/frame_format.h"
+#include "compression/level_coder.h"
 #include "compression/quantizer.h"
 #include "compression/rice.h"
 
 namespace rivulet {
 namespace {
 
+using internal::BookSize;
+using internal::CodeOf;
+using internal::IsBook;
+using internal::IsLinear;
+using internal::SymbolBits;
+
 absl::Status Truncated(const char* what) {
   return absl::InvalidArgumentError(absl::StrFormat("%s is cut off", what));
 }
 
-// The values of one segment: `count` of them, at `value_bytes` each, with a
-// step for each `values_per_step` when they are levels.
-struct ValueLayout {
-  int value_bytes = 0;
-  uint64_t count = 0;
-  absl::string_view steps;
-  uint64_t values_per_step = 1;
+// One block under way: which segments it is of, and how it is written.
+struct Block {
+  std::vector<uint32_t> segments;
+  uint64_t elements = 0;  // of all of them
+  uint8_t values = 0;
+  uint8_t places = 0;
+
+  bool sparse() const { return places <= internal::kPlacesBitmap; }
 };
 
-absl::Status CheckFinite(float value, uint64_t index) {
-  if (std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("value %u is not finite", index));
-}
-
-absl::Status DecodeFloats(absl::string_view bytes, std::vector<float>* values) {
-  values->resize(bytes.size() / 4);
-  for (size_t i = 0; i < values->size(); ++i) {
-    (*values)[i] = std::bit_cast<float>(LoadLittleEndian(bytes, 4 * i, 4));
-    RV_RETURN_IF_ERROR(CheckFinite((*values)[i], i));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status DecodeLevels(absl::string_view bytes, const ValueLayout& layout,
-                          std::vector<float>* values) {
-  const int bits = 8 * layout.value_bytes;
-  const int32_t max_level = MaxLevel(bits);
-  values->resize(layout.count);
-  float step = 0;
-  for (uint64_t i = 0; i < layout.count; ++i) {
-    if (i % layout.values_per_step == 0) {
-      const size_t offset = i / layout.values_per_step * internal::kStepBytes;
-      step = StepFromBits(static_cast<uint16_t>(
-          LoadLittleEndian(layout.steps, offset, internal::kStepBytes)));
-      if (!std::isfinite(step) || std::signbit(step)) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("step of value %u is negative or not finite", i));
-      }
-    }
-    const uint32_t raw =
-        LoadLittleEndian(bytes, i * static_cast<uint64_t>(layout.value_bytes),
-                         layout.value_bytes);
-    const int32_t level = bits == 8
-                              ? static_cast<int32_t>(static_cast<int8_t>(raw))
-                              : static_cast<int32_t>(static_cast<int16_t>(raw));
-    if (level < -max_level) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("level of value %u is %d; allowed: %d to %d", i,
-                          level, -max_level, max_level));
-    }
-    (*values)[i] = static_cast<float>(level) * step;
-    RV_RETURN_IF_ERROR(CheckFinite((*values)[i], i));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status DecodeValues(const ValueLayout& layout, ByteReader* body,
-                          std::vector<float>* values) {
-  absl::string_view bytes;
-  // count is at most 2^32 - 1, so the product does not overflow.
-  if (!body->ReadBytes(layout.count * static_cast<uint64_t>(layout.value_bytes),
-                       &bytes)) {
-    return Truncated("list of values");
-  }
-  return layout.value_bytes == 4 ? DecodeFloats(bytes, values)
-                                 : DecodeLevels(bytes, layout, values);
-}
-
-// Each position has a value: nothing is reserved for what cannot follow.
-absl::Status CheckCount(uint64_t count, int value_bytes,
+// Each value has a symbol: nothing is reserved for what cannot follow.
+absl::Status CheckCount(uint64_t count, uint8_t values,
                         const ByteReader& body) {
-  const size_t left = body.rest().size();
-  if (count <= left / static_cast<size_t>(value_bytes)) {
-    return absl::OkStatus();
-  }
+  const uint64_t bits = static_cast<uint64_t>(SymbolBits(values));
+  const size_t left = body.remaining();
+  if (count <= uint64_t{left} * 8 / bits) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
-      "%u positions announced, but %u bytes are left for their values", count,
-      left));
+      "%u values announced, but %u bytes are left for them", count, left));
 }
 
-absl::Status DecodeBitmap(int64_t size, int value_bytes, ByteReader* body,
+absl::Status DecodeBitmap(const Block& block, ByteReader* body,
                           std::vector<uint32_t>* positions) {
   absl::string_view bytes;
-  if (!body->ReadBytes(static_cast<uint64_t>((size + 7) / 8), &bytes)) {
+  if (!body->ReadBytes((block.elements + 7) / 8, &bytes)) {
     return Truncated("bitmap");
   }
   uint64_t count = 0;
   for (const char byte : bytes) {
     count += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(byte)));
   }
-  RV_RETURN_IF_ERROR(CheckCount(count, value_bytes, *body));
+  RV_RETURN_IF_ERROR(CheckCount(count, block.values, *body));
   positions->reserve(count);
   for (size_t b = 0; b < bytes.size(); ++b) {
     for (uint32_t bits = static_cast<uint8_t>(bytes[b]); bits != 0;
          bits &= bits - 1) {
       const uint64_t position =
           8 * uint64_t{b} + static_cast<uint64_t>(std::countr_zero(bits));
-      if (position >= static_cast<uint64_t>(size)) {
+      if (position >= block.elements) {
         return absl::OutOfRangeError(absl::StrFormat(
-            "position %u in a segment of %d elements", position, size));
+            "position %u in a block of %u elements", position, block.elements));
       }
       positions->push_back(static_cast<uint32_t>(position));
     }
@@ -136,82 +82,268 @@ absl::Status DecodeBitmap(int64_t size, int value_bytes, ByteReader* body,
   return absl::OkStatus();
 }
 
-absl::Status DecodeDense(int64_t size, ValueLayout layout, ByteReader* body,
-                         SegmentUpdate* update) {
-  layout.count = static_cast<uint64_t>(size);
-  if (layout.value_bytes != 4) {
-    layout.values_per_step = kQuantizationBlock;
-    const uint64_t blocks =
-        (layout.count + kQuantizationBlock - 1) / kQuantizationBlock;
-    if (!body->ReadBytes(blocks * internal::kStepBytes, &layout.steps)) {
-      return Truncated("list of steps");
-    }
+absl::Status DecodeRicePositions(const Block& block, ByteReader* body,
+                                 std::vector<uint32_t>* positions) {
+  uint64_t count = 0;
+  uint8_t parameter = 0;
+  if (!body->ReadVarint(&count)) return Truncated("number of positions");
+  if (count == 0) {
+    return absl::InvalidArgumentError("block without a position");
   }
-  return DecodeValues(layout, body, &update->values);
+  if (!body->ReadByte(&parameter)) return Truncated("Rice parameter");
+  if (parameter > kMaxRiceParameter) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "Rice parameter %u; allowed: 0 to %d", parameter, kMaxRiceParameter));
+  }
+  RV_RETURN_IF_ERROR(CheckCount(count, block.values, *body));
+  size_t consumed = 0;
+  RV_RETURN_IF_ERROR(DecodeRice(body->rest(), count, parameter,
+                                static_cast<int64_t>(block.elements), positions,
+                                &consumed));
+  absl::string_view used;
+  RV_CHECK(body->ReadBytes(consumed, &used));
+  return absl::OkStatus();
 }
 
-absl::Status DecodeSparse(int64_t size, uint8_t positions_code,
-                          ValueLayout layout, ByteReader* body,
-                          SegmentUpdate* update) {
-  const bool rice = positions_code <= internal::kRiceLast;
-  uint64_t count = 0;
-  if (rice) {
-    if (!body->ReadVarint(&count)) return Truncated("number of positions");
-    if (count == 0) {
-      return absl::InvalidArgumentError("segment without a position");
-    }
-    RV_RETURN_IF_ERROR(CheckCount(count, layout.value_bytes, *body));
-  }
-  if (layout.value_bytes != 4 &&
-      !body->ReadBytes(internal::kStepBytes, &layout.steps)) {
-    return Truncated("step");
-  }
-  if (rice) {
+// `count` symbols as integers; floats are read by DecodeFloats.
+absl::Status DecodeLevels(uint8_t values, uint64_t count, ByteReader* body,
+                          std::vector<int16_t>* levels) {
+  if (IsBook(values)) {
+    RV_RETURN_IF_ERROR(CheckCount(count, values, *body));
+    levels->resize(count);
     size_t consumed = 0;
-    RV_RETURN_IF_ERROR(DecodeRice(body->rest(), count, positions_code, size,
-                                  &update->positions, &consumed));
+    RV_RETURN_IF_ERROR(DecodePackedLevels(body->rest(), BookSize(values),
+                                          absl::MakeSpan(*levels), &consumed));
     absl::string_view used;
     RV_CHECK(body->ReadBytes(consumed, &used));
-  } else {
-    RV_RETURN_IF_ERROR(
-        DecodeBitmap(size, layout.value_bytes, body, &update->positions));
+    return absl::OkStatus();
   }
-  layout.count = update->positions.size();
-  layout.values_per_step = std::numeric_limits<uint64_t>::max();
-  return DecodeValues(layout, body, &update->values);
+  const int bits = SymbolBits(values);
+  absl::string_view bytes;
+  if (!body->ReadBytes((count * static_cast<uint64_t>(bits) + 7) / 8, &bytes)) {
+    return Truncated("list of values");
+  }
+  levels->resize(count);
+  const int32_t max_level = MaxLevel(CodeOf(values));
+  for (uint64_t i = 0; i < count; ++i) {
+    int32_t level = 0;
+    if (bits == 4) {
+      const uint32_t nibble =
+          LoadLittleEndian(bytes, i / 2, 1) >> (4 * (i % 2)) & 0xFu;
+      level = static_cast<int32_t>(nibble ^ 8u) - 8;
+    } else if (bits == 8) {
+      level = static_cast<int8_t>(LoadLittleEndian(bytes, i, 1));
+    } else {
+      level = static_cast<int16_t>(LoadLittleEndian(bytes, 2 * i, 2));
+    }
+    if (level < -max_level) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("level of value %u is %d; allowed: %d to %d", i,
+                          level, -max_level, max_level));
+    }
+    (*levels)[i] = static_cast<int16_t>(level);
+  }
+  if (bits == 4 && count % 2 == 1 &&
+      (static_cast<uint8_t>(bytes.back()) & 0xF0u) != 0) {
+    return absl::InvalidArgumentError("padding after the levels is not zero");
+  }
+  return absl::OkStatus();
 }
 
-// The layout byte and what follows it; `update->segment` is known.
-absl::Status DecodeSegment(int64_t size, ByteReader* body,
-                           SegmentUpdate* update) {
-  uint8_t layout_byte = 0;
-  if (!body->ReadByte(&layout_byte)) return Truncated("layout");
-  const uint8_t values_code = layout_byte & 3;
-  const uint8_t positions_code = layout_byte >> 2;
-  const bool known = values_code <= internal::kValues32 &&
-                     positions_code <= internal::kReplaceAll &&
-                     (positions_code != internal::kReplaceAll ||
-                      values_code == internal::kValues32);
-  if (!known) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("unknown layout 0x%02x", layout_byte));
+absl::Status DecodeFloats(uint64_t count, ByteReader* body,
+                          absl::string_view* bytes) {
+  if (!body->ReadBytes(4 * count, bytes)) return Truncated("list of values");
+  return absl::OkStatus();
+}
+
+// Where the values of one segment lie among those of its block, and its steps
+// or its book.
+struct Part {
+  uint32_t segment = 0;
+  uint64_t begin = 0;  // of its values
+  uint64_t end = 0;
+  uint64_t offset = 0;  // of its first element in the block
+  absl::string_view parameters;
+};
+
+// The parts that have values. Takes their parameters off the body.
+absl::StatusOr<std::vector<Part>> PartsOf(const Block& block,
+                                          absl::Span<const uint32_t> positions,
+                                          const SegmentTable& table,
+                                          ByteReader* body) {
+  std::vector<Part> parts;
+  uint64_t offset = 0;
+  uint64_t value = 0;
+  for (const uint32_t segment : block.segments) {
+    const auto size = static_cast<uint64_t>(table.size(segment));
+    Part part;
+    part.segment = segment;
+    part.offset = offset;
+    part.begin = value;
+    if (block.sparse()) {
+      while (value < positions.size() && positions[value] < offset + size) {
+        ++value;
+      }
+    } else {
+      value += size;
+    }
+    part.end = value;
+    offset += size;
+    if (part.begin == part.end) continue;
+    uint64_t parameters = 0;
+    if (IsBook(block.values)) {
+      parameters = static_cast<uint64_t>(BookSize(block.values));
+    } else if (IsLinear(block.values)) {
+      parameters = block.sparse()
+                       ? 1
+                       : (size + kQuantizationBlock - 1) / kQuantizationBlock;
+    }
+    if (!body->ReadBytes(parameters * internal::kStepBytes, &part.parameters)) {
+      return Truncated("list of steps");
+    }
+    parts.push_back(part);
   }
-  if (size == 0) {
+  return parts;
+}
+
+absl::Status CheckFinite(float value, uint64_t index) {
+  if (std::isfinite(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("value %u is not finite", index));
+}
+
+absl::StatusOr<std::vector<float>> ParametersOf(const Part& part, bool book) {
+  std::vector<float> parameters;
+  parameters.reserve(part.parameters.size() / internal::kStepBytes);
+  float before = 0;
+  for (size_t at = 0; at < part.parameters.size(); at += internal::kStepBytes) {
+    const float p = StepFromBits(static_cast<uint16_t>(
+        LoadLittleEndian(part.parameters, at, internal::kStepBytes)));
+    if (!std::isfinite(p) || std::signbit(p)) {
+      return absl::InvalidArgumentError("a step is negative or not finite");
+    }
+    if (book && (p == 0 || p < before)) {
+      return absl::InvalidArgumentError("a book's magnitudes do not rise");
+    }
+    before = p;
+    parameters.push_back(p);
+  }
+  return parameters;
+}
+
+// The values of one part, from its levels or bytes.
+absl::Status FillValues(const Block& block, const Part& part,
+                        absl::Span<const int16_t> levels,
+                        absl::string_view floats, std::vector<float>* values) {
+  values->reserve(part.end - part.begin);
+  if (block.values == internal::kValuesFloat) {
+    for (uint64_t i = part.begin; i < part.end; ++i) {
+      values->push_back(
+          std::bit_cast<float>(LoadLittleEndian(floats, 4 * i, 4)));
+      RV_RETURN_IF_ERROR(CheckFinite(values->back(), i));
+    }
+    return absl::OkStatus();
+  }
+  RV_ASSIGN_OR_RETURN(const std::vector<float> parameters,
+                      ParametersOf(part, IsBook(block.values)));
+  if (IsBook(block.values)) {
+    for (uint64_t i = part.begin; i < part.end; ++i) {
+      const int level = levels[i];
+      values->push_back(level > 0
+                            ? parameters[static_cast<size_t>(level - 1)]
+                            : -parameters[static_cast<size_t>(-level - 1)]);
+    }
+    return absl::OkStatus();
+  }
+  for (uint64_t i = part.begin; i < part.end; ++i) {
+    const uint64_t group =
+        block.sparse() ? 0 : (i - part.begin) / kQuantizationBlock;
+    values->push_back(static_cast<float>(levels[i]) * parameters[group]);
+    RV_RETURN_IF_ERROR(CheckFinite(values->back(), i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeContent(const Block& block, const SegmentTable& table,
+                           ByteReader* body,
+                           std::vector<SegmentUpdate>* updates) {
+  std::vector<uint32_t> positions;
+  uint64_t count = block.elements;
+  if (block.sparse()) {
+    RV_RETURN_IF_ERROR(block.places == internal::kPlacesRice
+                           ? DecodeRicePositions(block, body, &positions)
+                           : DecodeBitmap(block, body, &positions));
+    count = positions.size();
+  } else {
+    RV_RETURN_IF_ERROR(CheckCount(count, block.values, *body));
+  }
+  RV_ASSIGN_OR_RETURN(const std::vector<Part> parts,
+                      PartsOf(block, positions, table, body));
+  std::vector<int16_t> levels;
+  absl::string_view floats;
+  RV_RETURN_IF_ERROR(block.values == internal::kValuesFloat
+                         ? DecodeFloats(count, body, &floats)
+                         : DecodeLevels(block.values, count, body, &levels));
+  for (const Part& part : parts) {
+    SegmentUpdate update;
+    update.segment = part.segment;
+    update.mode = block.sparse() ? SegmentUpdate::Mode::kAddSparse
+                  : block.places == internal::kPlacesAll
+                      ? SegmentUpdate::Mode::kAddDense
+                      : SegmentUpdate::Mode::kReplace;
+    RV_RETURN_IF_ERROR(FillValues(block, part, levels, floats, &update.values));
+    if (block.sparse()) {
+      update.positions.assign(positions.begin() + part.begin,
+                              positions.begin() + part.end);
+      for (uint32_t& p : update.positions) {
+        p -= static_cast<uint32_t>(part.offset);
+      }
+    }
+    updates->push_back(std::move(update));
+  }
+  return absl::OkStatus();
+}
+
+// Reads the form and says which segments, from `first` on, the block is of.
+absl::StatusOr<Block> DecodeHead(uint32_t first, const SegmentTable& table,
+                                 ByteReader* body) {
+  uint8_t form = 0;
+  if (!body->ReadByte(&form)) return Truncated("form");
+  Block block;
+  block.values = form & 7;
+  block.places = form >> internal::kPlacesShift & 7;
+  const bool fits =
+      block.places <= internal::kPlacesBitmap ||
+      (block.places == internal::kPlacesAll && !IsBook(block.values)) ||
+      (block.places == internal::kPlacesReplace &&
+       block.values == internal::kValuesFloat);
+  if (!fits || (form & internal::kAdaptive) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("unknown form 0x%02x", form));
+  }
+  uint64_t more = 0;
+  if ((form & internal::kGroup) != 0) {
+    if (!body->ReadVarint(&more)) return Truncated("number of segments");
+    if (more == 0) return absl::InvalidArgumentError("group of one segment");
+  }
+  for (uint32_t segment = first;; segment = table.Next(segment)) {
+    if (segment == table.count()) {
+      return absl::OutOfRangeError(
+          absl::StrFormat("a block of %u segments from %u on; there are %u",
+                          more + 1, first, table.count()));
+    }
+    block.segments.push_back(segment);
+    block.elements += static_cast<uint64_t>(table.size(segment));
+    if (block.segments.size() > more) break;
+  }
+  if (block.elements == 0) {
     return absl::InvalidArgumentError("update of a segment without elements");
   }
-  ValueLayout layout;
-  layout.value_bytes = 1 << values_code;
-  switch (positions_code) {
-    case internal::kDense:
-      update->mode = SegmentUpdate::Mode::kAddDense;
-      return DecodeDense(size, layout, body, update);
-    case internal::kReplaceAll:
-      update->mode = SegmentUpdate::Mode::kReplace;
-      return DecodeDense(size, layout, body, update);
-    default:
-      update->mode = SegmentUpdate::Mode::kAddSparse;
-      return DecodeSparse(size, positions_code, layout, body, update);
+  if (block.elements > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a block of %u elements; positions have 32 bits", block.elements));
   }
+  return block;
 }
 
 // Takes one frame's checked body off the front of *bytes.
@@ -269,10 +401,10 @@ void SegmentUpdate::ApplyTo(absl::Span<float> target) const {
 }
 
 absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
-    absl::string_view bytes, absl::Span<const int64_t> segment_sizes) {
+    absl::string_view bytes, const SegmentTable& table) {
   std::vector<SegmentUpdate> updates;
   // The last frame that each segment was in, counted from 1.
-  std::vector<uint64_t> seen_in(segment_sizes.size(), 0);
+  std::vector<uint64_t> seen_in(table.count(), 0);
   for (uint64_t frame = 1; !bytes.empty(); ++frame) {
     RV_ASSIGN_OR_RETURN(const absl::string_view body_bytes, NextBody(&bytes));
     ByteReader body(body_bytes);
@@ -284,24 +416,23 @@ absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
         return absl::OutOfRangeError("segment number beyond 32 bits");
       }
       const int64_t segment = next_segment + UnZigZag(delta);
-      if (segment < 0 || segment >= static_cast<int64_t>(seen_in.size())) {
+      if (segment < 0 || segment >= static_cast<int64_t>(table.count())) {
         return absl::OutOfRangeError(absl::StrFormat("segment %d; there are %u",
-                                                     segment, seen_in.size()));
+                                                     segment, table.count()));
       }
-      uint64_t& last_frame = seen_in[static_cast<size_t>(segment)];
-      if (last_frame == frame) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("segment %d is twice in a frame", segment));
+      const std::string context = absl::StrFormat("segment %d", segment);
+      auto block = DecodeHead(static_cast<uint32_t>(segment), table, &body);
+      if (!block.ok()) return Annotate(block.status(), context);
+      for (const uint32_t s : block->segments) {
+        if (seen_in[s] == frame) {
+          return absl::InvalidArgumentError(
+              absl::StrFormat("segment %u is twice in a frame", s));
+        }
+        seen_in[s] = frame;
       }
-      last_frame = frame;
-      next_segment = segment + 1;
-      const int64_t size = segment_sizes[static_cast<size_t>(segment)];
-      RV_CHECK(size >= 0 && size <= std::numeric_limits<uint32_t>::max());
-      SegmentUpdate update;
-      update.segment = static_cast<uint32_t>(segment);
-      RV_RETURN_IF_ERROR(Annotate(DecodeSegment(size, &body, &update),
-                                  absl::StrFormat("segment %d", segment)));
-      updates.push_back(std::move(update));
+      next_segment = int64_t{block->segments.back()} + 1;
+      RV_RETURN_IF_ERROR(
+          Annotate(DecodeContent(*block, table, &body, &updates), context));
     }
   }
   return updates;

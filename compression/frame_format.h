@@ -7,22 +7,71 @@
 
 #include <cstdint>
 
+#include "compression/compressed_tensor.h"
+
 namespace rivulet::internal {
 
-// The layout byte of a segment: bits 0-1 say how wide a value is, bits 2-7 how
-// positions are given.
-inline constexpr uint8_t kValues8 = 0;
-inline constexpr uint8_t kValues16 = 1;
-inline constexpr uint8_t kValues32 = 2;
-
-inline constexpr uint8_t kRiceFirst = 0;  // 0 to 31: Rice code, this parameter
-inline constexpr uint8_t kRiceLast = 31;
-inline constexpr uint8_t kBitmap = 32;
-inline constexpr uint8_t kDense = 33;
-inline constexpr uint8_t kReplaceAll = 34;
+// The form byte of a block: bits 0-2 say what a value is, bits 3-5 where the
+// values go.
+enum Values : uint8_t {
+  kValuesFloat = 0,
+  kValuesLinear16 = 1,
+  kValuesLinear8 = 2,
+  kValuesLinear4 = 3,
+  kValuesBook1 = 4,  // books of 1, 2, 4, 8 magnitudes
+  kValuesBook2 = 5,
+  kValuesBook4 = 6,
+  kValuesBook8 = 7,
+};
+enum Places : uint8_t {
+  kPlacesRice = 0,
+  kPlacesBitmap = 1,
+  kPlacesAll = 2,
+  kPlacesReplace = 3,
+};
+inline constexpr uint8_t kPlacesShift = 3;
+inline constexpr uint8_t kGroup = 1 << 6;     // of several segments
+inline constexpr uint8_t kAdaptive = 1 << 7;  // the levels' code
 
 inline constexpr int kStepBytes = 2;
 inline constexpr int kCrcBytes = 4;
+
+inline constexpr bool IsBook(uint8_t values) { return values >= kValuesBook1; }
+inline constexpr int BookSize(uint8_t values) {
+  return 1 << (values - kValuesBook1);
+}
+inline constexpr bool IsLinear(uint8_t values) {
+  return values >= kValuesLinear16 && values <= kValuesLinear4;
+}
+inline constexpr ValueCode CodeOf(uint8_t values) {
+  switch (values) {
+    case kValuesFloat:
+      return ValueCode::kFloat;
+    case kValuesLinear16:
+      return ValueCode::kLinear16;
+    case kValuesLinear8:
+      return ValueCode::kLinear8;
+    case kValuesLinear4:
+      return ValueCode::kLinear4;
+    default:
+      return ValueCode::kBook;
+  }
+}
+// Bits of a symbol at least, and just so many where they are not adaptive.
+inline constexpr int SymbolBits(uint8_t values) {
+  switch (values) {
+    case kValuesFloat:
+      return 32;
+    case kValuesLinear16:
+      return 16;
+    case kValuesLinear8:
+      return 8;
+    case kValuesLinear4:
+      return 4;
+    default:
+      return 1 + (values - kValuesBook1);
+  }
+}
 
 }  // namespace rivulet::internal
 

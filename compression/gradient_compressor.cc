@@ -22,29 +22,35 @@ absl::Status CheckRange(const char* name, double value, double max) {
       absl::StrFormat("%s is %g; allowed: 0 to %g", name, value, max));
 }
 
-// Why a pass met a number that is not finite.
-absl::Status NotFinite(absl::Span<const float> gradient) {
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    if (!std::isfinite(gradient[i])) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("gradient is not finite: element %d of %d is %g", i,
-                          gradient.size(), gradient[i]));
+// A tensor of so many elements does not stay in the caches between its steps.
+constexpr int64_t kBeyondCaches = int64_t{1} << 20;
+
+// Where a sweep that stopped met a number that is not finite: it writes the
+// step's state over the gradient, chunk by chunk, and all of that before was.
+absl::Status NotFinite(absl::Span<const float> over_gradient,
+                       absl::Span<const float> next_v) {
+  for (size_t i = 0; i < over_gradient.size(); ++i) {
+    if (!std::isfinite(over_gradient[i]) || !std::isfinite(next_v[i])) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "gradient is not finite, or so large that the residual would not be: "
+          "element %d of %d",
+          i, over_gradient.size()));
     }
   }
   return absl::InvalidArgumentError(
-      "gradient is finite but so large that the residual would not be");
+      "gradient is finite but so large that what is sent would not be");
 }
 
 PassOp OpOf(MomentumForm form) {
   switch (form) {
     case MomentumForm::kNone:
-      return PassOp::kNone;
+      return PassOp::kFeedback;
     case MomentumForm::kPlain:
       return PassOp::kPlain;
     case MomentumForm::kNesterov:
       return PassOp::kNesterov;
   }
-  return PassOp::kNone;
+  return PassOp::kFeedback;
 }
 
 }  // namespace
@@ -56,6 +62,18 @@ absl::Status GradientCompressorOptions::Validate() const {
   }
   RV_RETURN_IF_ERROR(CheckRange("compensation", compensation, 1));
   RV_RETURN_IF_ERROR(CheckRange("mask_max_density", mask_max_density, 1));
+  if (!(gain > 0 && std::isfinite(gain))) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("gain is %g; allowed: above 0", gain));
+  }
+  if (gain != 1 && form != MomentumForm::kNone) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "gain is %g with momentum; allowed: 1, or no momentum", gain));
+  }
+  if (threads < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("threads is %d; allowed: 1 or more", threads));
+  }
   if (compensation > 0 && !mask) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "compensation is %g, but without masking there is nothing to "
@@ -68,16 +86,15 @@ absl::Status GradientCompressorOptions::Validate() const {
 struct GradientCompressor::State {
   GradientCompressorOptions options;
   int64_t size = 0;
-  std::vector<float> u;
-  std::vector<float> v;
+  AlignedBuffer<float> u;  // none without momentum
+  AlignedBuffer<float> v;
   Selector selector;
-  // What Commit makes of them. The buffers exist from the first step on; the
-  // selector is copied at each.
-  bool pending = false;
-  std::vector<float> next_u;
-  std::vector<float> next_v;
+  // A step under way. Its u (without momentum: its v) is in *gradient, which is
+  // null between steps.
+  AlignedBuffer<float>* gradient = nullptr;
+  AlignedBuffer<float>
+      next_v;  // with momentum only; exists from the first step
   Selector next_selector;
-  std::vector<float> s;  // scratch, with compensation only
 
   bool has_momentum() const { return options.form != MomentumForm::kNone; }
 };
@@ -99,92 +116,115 @@ absl::StatusOr<std::unique_ptr<GradientCompressor>> GradientCompressor::Create(
   auto state = std::make_unique<State>();
   state->options = options;
   state->size = size;
-  state->u.assign(static_cast<size_t>(size), 0.0f);
-  state->v.assign(static_cast<size_t>(size), 0.0f);
+  if (state->has_momentum()) state->u = AlignedBuffer<float>(size);
+  state->v = AlignedBuffer<float>(size);
   return std::unique_ptr<GradientCompressor>(
       new GradientCompressor(std::move(state)));
 }
 
-absl::Status GradientCompressor::Compress(absl::Span<const float> gradient,
+absl::Status GradientCompressor::Compress(const GradientInput& input,
                                           const TensorPlan& plan,
                                           CompressedTensor* out) {
   State& st = *state_;
-  RV_CHECK(!st.pending) << "Compress before Commit or Rollback";
-  RV_CHECK_EQ(static_cast<int64_t>(gradient.size()), st.size);
+  RV_CHECK(st.gradient == nullptr) << "Compress before Commit or Rollback";
+  RV_CHECK(input.gradient != nullptr);
+  RV_CHECK_EQ(input.gradient->size(), st.size);
+  if (input.decay != 0) {
+    RV_CHECK_EQ(static_cast<int64_t>(input.parameter.size()), st.size);
+  }
   RV_RETURN_IF_ERROR(plan.Validate());
 
   const GradientCompressorOptions& options = st.options;
   const bool masked = st.has_momentum() && options.mask && !plan.dense() &&
                       plan.density <= options.mask_max_density;
-  const bool compensated = masked && options.compensation > 0;
-  const size_t size = gradient.size();
-  st.next_v.resize(size);
-  if (st.has_momentum()) st.next_u.resize(size);
-  if (compensated) st.s.resize(size);
+  if (st.has_momentum() && st.next_v.size() == 0) {
+    st.next_v = AlignedBuffer<float>(st.size);
+  }
+  const size_t size = input.gradient->span().size();
+  float* const over_gradient = input.gradient->data();
+  float* const next_v = st.has_momentum() ? st.next_v.data() : over_gradient;
 
   PassArgs args;
   args.op = OpOf(options.form);
   args.size = st.size;
-  args.g = gradient.data();
+  args.g = over_gradient;
+  args.w = input.decay == 0 ? nullptr : input.parameter.data();
   args.u = st.u.data();
   args.v = st.v.data();
-  args.u_out = st.next_u.data();
-  args.v_out = st.next_v.data();
-  args.s_out = compensated ? st.s.data() : nullptr;
+  args.u_out = over_gradient;
+  args.v_out = next_v;
+  args.scale = static_cast<float>(input.scale * options.gain);
+  args.decay = static_cast<float>(input.decay * options.gain);
   args.momentum = static_cast<float>(options.momentum);
-  args.compensation = static_cast<float>(
-      options.compensation * options.momentum / (1.0 - options.momentum));
+  args.compensation =
+      masked ? static_cast<float>(options.compensation * options.momentum /
+                                  (1.0 - options.momentum))
+             : 0;
+  args.stream_v = st.has_momentum() && st.size >= kBeyondCaches;
   st.next_selector = st.selector;
-  const float threshold = PassThreshold(plan, st.selector, st.size);
-  std::vector<uint32_t> candidates;
-  if (!RunPass(args, threshold, &candidates)) return NotFinite(gradient);
-
-  const absl::Span<const float> s = compensated ? st.s : st.next_v;
-  Reduce(s, plan, std::move(candidates), &st.next_selector, out);
-  // Error feedback: the residual keeps what the receiver will not have got.
-  const int64_t count = out->count();
-  for (int64_t i = 0; i < count; ++i) {
-    const size_t p = out->Position(i);
-    st.next_v[p] = s[p] - out->Decode(i);
-    if (masked) st.next_u[p] = 0;
+  Candidates found;
+  if (!RunPass(args, PassThreshold(plan, st.selector, st.size), &found,
+               options.threads)) {
+    return NotFinite({over_gradient, size}, {next_v, size});
   }
-  st.pending = true;
+
+  const ValuesView s =
+      args.compensation > 0
+          ? ValuesView(next_v, over_gradient, args.compensation, st.size)
+          : ValuesView(absl::MakeConstSpan(next_v, size));
+  const Candidates sent =
+      Reduce(s, plan, input.noise, std::move(found), &st.next_selector, out);
+  // Error feedback: the residual keeps what the receiver will not have got.
+  if (plan.dense()) {
+    for (int64_t i = 0; i < st.size; ++i) next_v[i] -= out->Decode(i);
+  } else {
+    for (size_t i = 0; i < sent.positions.size(); ++i) {
+      const size_t p = sent.positions[i];
+      next_v[p] = sent.values[i] - out->Decode(static_cast<int64_t>(i));
+      if (masked) over_gradient[p] = 0;
+    }
+  }
+  st.gradient = input.gradient;
   return absl::OkStatus();
 }
 
 void GradientCompressor::Commit() {
   State& st = *state_;
-  RV_CHECK(st.pending) << "Commit without Compress";
-  if (st.has_momentum()) st.u.swap(st.next_u);
-  st.v.swap(st.next_v);
+  RV_CHECK(st.gradient != nullptr) << "Commit without Compress";
+  if (st.has_momentum()) {
+    std::swap(st.u, *st.gradient);
+    std::swap(st.v, st.next_v);
+  } else {
+    std::swap(st.v, *st.gradient);
+  }
   st.selector = st.next_selector;
-  st.pending = false;
+  st.gradient = nullptr;
 }
 
 void GradientCompressor::Rollback() {
-  RV_CHECK(state_->pending) << "Rollback without Compress";
-  state_->pending = false;
+  RV_CHECK(state_->gradient != nullptr) << "Rollback without Compress";
+  state_->gradient = nullptr;
 }
 
 int64_t GradientCompressor::size() const { return state_->size; }
 
 absl::Span<float> GradientCompressor::momentum() {
-  RV_CHECK(!state_->pending);
-  return absl::MakeSpan(state_->u);
+  RV_CHECK(state_->gradient == nullptr) << "a step is pending";
+  return state_->u.span();
 }
 
 absl::Span<float> GradientCompressor::residual() {
-  RV_CHECK(!state_->pending);
-  return absl::MakeSpan(state_->v);
+  RV_CHECK(state_->gradient == nullptr) << "a step is pending";
+  return state_->v.span();
 }
 
 SelectorState GradientCompressor::selector_state() const {
-  RV_CHECK(!state_->pending);
+  RV_CHECK(state_->gradient == nullptr) << "a step is pending";
   return state_->selector.state();
 }
 
 void GradientCompressor::set_selector_state(const SelectorState& state) {
-  RV_CHECK(!state_->pending);
+  RV_CHECK(state_->gradient == nullptr) << "a step is pending";
   state_->selector.set_state(state);
 }
 

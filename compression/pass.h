@@ -1,60 +1,81 @@
-// The sweep over memory at the heart of compression: momentum correction,
-// accumulation, the check for numbers that are not finite, and the compaction
-// of the positions above a threshold, in one go.
+// The sweep over memory at the heart of compression: what a step's gradient
+// does to momentum and residual, the check for numbers that are not finite, and
+// the compaction of the elements above a threshold, in one go.
 //
 // Vectorized with Highway, for the best instruction set of the processor at run
 // time (RIVULET_HIGHWAY=ON), or portable. All targets give the same bits: each
-// element is computed by the same roundings, with no fused multiply-add.
+// element is computed by the same roundings, with no fused multiply-add. So do
+// any number of threads.
+//
+// Memory traffic is the bound of a tensor that no cache holds. Bytes an
+// element, each array read or written once:
+//
+//   kFeedback            12   reads g, v; writes v' over g
+//   kPlain, kNesterov    20   reads g, u, v; writes u' over g, v' past the
+//   cache kDifference           8   reads a, b kScan                 4
 //
 // Stateless; thread-safe.
 
 #ifndef RIVULET_COMPRESSION_PASS_H_
 #define RIVULET_COMPRESSION_PASS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace rivulet {
 
-// What a sweep computes for each element, with g, u, v its inputs:
+// What a sweep computes for each element. x is the step's gradient,
+// x = scale * g, or x = scale * g + decay * w where w is given.
 enum class PassOp {
   kScan,        // s = g
-  kDifference,  // s = g - v                               -> s_out
-  kNone,        // v' = v + g                              -> v_out; s = v'
-  kPlain,       // u' = m u + g,   v' = v + u'             -> u_out, v_out
-  kNesterov,    // u' = m (u + g), v' = v + (u' + g)       -> u_out, v_out
-};              // the last two: s = v' + compensation * u' -> s_out if given,
-                // s = v' if s_out is null
+  kDifference,  // s = g - v
+  kFeedback,    // v' = v + x;   s = v'
+  kPlain,       // u' = m u + x,   v' = v + u';        s = v' + compensation u'
+  kNesterov,    // u' = m (u + x), v' = v + (u' + x);  s = v' + compensation u'
+};              // (s = v' in these two where compensation is 0)
 
-// Pointers to `size` elements each, borrowed for the call. Outputs may not
-// overlap inputs or one another. Those that `op` does not name are ignored.
+// Pointers to `size` elements each, borrowed for the call; those that `op` does
+// not name are ignored. An output may be an input, or overlaps nothing.
 struct PassArgs {
   PassOp op = PassOp::kScan;
   int64_t size = 0;
   const float* g = nullptr;
+  const float* w = nullptr;  // may be null: no decay
   const float* u = nullptr;
   const float* v = nullptr;
   float* u_out = nullptr;
   float* v_out = nullptr;
-  float* s_out = nullptr;
+  float scale = 1;
+  float decay = 0;
   float momentum = 0;
   float compensation = 0;
+  // Writes v_out past the caches, which saves reading it first where it is
+  // larger than they are. It must then be aligned to 64 bytes.
+  bool stream_v = false;
 };
 
-// Does the sweep and appends the positions with |s| >= threshold (infinity:
-// none) to *positions, increasing. False when an s is not finite, which covers
-// every input and output that is not; outputs and *positions are then
-// unspecified.
-bool RunPass(const PassArgs& args, float threshold,
-             std::vector<uint32_t>* positions);
+// Elements and their positions, increasing.
+struct Candidates {
+  std::vector<uint32_t> positions;
+  std::vector<float> values;
 
-// kScan over finite `values`.
-void AppendAtLeast(absl::Span<const float> values, float threshold,
-                   std::vector<uint32_t>* positions);
+  int64_t size() const { return static_cast<int64_t>(positions.size()); }
+  void clear() {
+    positions.clear();
+    values.clear();
+  }
+};
+
+// Does the sweep and appends the elements with |s| >= threshold (infinity:
+// none) to *found. False when an s is not finite, which covers every input and
+// output that is not; outputs and *found are then unspecified. A long sweep is
+// divided among up to `threads` threads of the calling thread's OpenMP team.
+bool RunPass(const PassArgs& args, float threshold, Candidates* found,
+             int threads = 1);
 
 // Names of the instruction sets that this build and processor have, best first;
 // {"portable"} without Highway.
@@ -66,11 +87,13 @@ bool UsePassTargetForTest(absl::string_view name);
 namespace internal {
 
 // A sweep is done in chunks of this many elements. PassChunk's args.size is at
-// most that; it writes the positions, each plus `base`, to `positions` (room
-// for kPassChunk), returns their number and clears *finite when an s is not.
+// most that; it writes the elements found, positions each plus `base`, returns
+// their number and clears *finite when an s is not. Whole vectors are written,
+// so there must be room for kPassRoom.
 inline constexpr int64_t kPassChunk = 4096;
+inline constexpr int64_t kPassRoom = kPassChunk + 64;
 int64_t PassChunk(const PassArgs& args, float threshold, uint32_t base,
-                  uint32_t* positions, bool* finite);
+                  uint32_t* positions, float* values, bool* finite);
 
 }  // namespace internal
 }  // namespace rivulet

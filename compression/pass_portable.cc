@@ -7,37 +7,42 @@
 namespace rivulet {
 namespace {
 
+float GradientAt(const PassArgs& a, int64_t i) {
+  if (a.w != nullptr) return a.scale * a.g[i] + a.decay * a.w[i];
+  return a.scale * a.g[i];
+}
+
 template <PassOp kOp>
 float Step(const PassArgs& a, int64_t i) {
-  const float g = a.g[i];
-  if constexpr (kOp == PassOp::kScan) return g;
-  if constexpr (kOp == PassOp::kDifference) return a.s_out[i] = g - a.v[i];
-  if constexpr (kOp == PassOp::kNone) return a.v_out[i] = a.v[i] + g;
-  float u = 0;
-  float added = 0;
+  if constexpr (kOp == PassOp::kScan) return a.g[i];
+  if constexpr (kOp == PassOp::kDifference) return a.g[i] - a.v[i];
+  const float x = GradientAt(a, i);
+  if constexpr (kOp == PassOp::kFeedback) return a.v_out[i] = a.v[i] + x;
+  float u;
+  float added;
   if constexpr (kOp == PassOp::kPlain) {
-    u = a.momentum * a.u[i] + g;
+    u = a.momentum * a.u[i] + x;
     added = u;
   } else {
-    u = a.momentum * (a.u[i] + g);
-    added = u + g;
+    u = a.momentum * (a.u[i] + x);
+    added = u + x;
   }
   const float v = a.v[i] + added;
   a.u_out[i] = u;
   a.v_out[i] = v;
-  if (a.s_out == nullptr) return v;
-  return a.s_out[i] = v + a.compensation * u;
+  return v + a.compensation * u;
 }
 
 template <PassOp kOp>
 int64_t Loop(const PassArgs& args, float threshold, uint32_t base,
-             uint32_t* positions, bool* finite) {
+             uint32_t* positions, float* values, bool* finite) {
   int64_t count = 0;
   float not_finite = 0;  // s - s is 0 for finite s, NaN otherwise
   for (int64_t i = 0; i < args.size; ++i) {
     const float s = Step<kOp>(args, i);
     not_finite += s - s;
     positions[count] = base + static_cast<uint32_t>(i);
+    values[count] = s;
     count += std::fabs(s) >= threshold ? 1 : 0;
   }
   if (not_finite != 0) *finite = false;
@@ -49,19 +54,23 @@ int64_t Loop(const PassArgs& args, float threshold, uint32_t base,
 namespace internal {
 
 int64_t PassChunk(const PassArgs& args, float threshold, uint32_t base,
-                  uint32_t* positions, bool* finite) {
+                  uint32_t* positions, float* values, bool* finite) {
   switch (args.op) {
     case PassOp::kScan:
-      return Loop<PassOp::kScan>(args, threshold, base, positions, finite);
+      return Loop<PassOp::kScan>(args, threshold, base, positions, values,
+                                 finite);
     case PassOp::kDifference:
-      return Loop<PassOp::kDifference>(args, threshold, base, positions,
+      return Loop<PassOp::kDifference>(args, threshold, base, positions, values,
                                        finite);
-    case PassOp::kNone:
-      return Loop<PassOp::kNone>(args, threshold, base, positions, finite);
+    case PassOp::kFeedback:
+      return Loop<PassOp::kFeedback>(args, threshold, base, positions, values,
+                                     finite);
     case PassOp::kPlain:
-      return Loop<PassOp::kPlain>(args, threshold, base, positions, finite);
+      return Loop<PassOp::kPlain>(args, threshold, base, positions, values,
+                                  finite);
     case PassOp::kNesterov:
-      return Loop<PassOp::kNesterov>(args, threshold, base, positions, finite);
+      return Loop<PassOp::kNesterov>(args, threshold, base, positions, values,
+                                     finite);
   }
   return 0;
 }

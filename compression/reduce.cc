@@ -3,26 +3,27 @@
 #include <limits>
 #include <utility>
 
-#include "compression/quantizer.h"
-
 namespace rivulet {
 
 float PassThreshold(const TensorPlan& plan, const Selector& selector,
                     int64_t n) {
-  return plan.dense() ? std::numeric_limits<float>::infinity()
-                      : selector.CandidateThreshold(n);
+  return plan.dense() || plan.silent() ? std::numeric_limits<float>::infinity()
+                                       : selector.CandidateThreshold(n);
 }
 
-void Reduce(absl::Span<const float> values, const TensorPlan& plan,
-            std::vector<uint32_t> candidates, Selector* selector,
-            CompressedTensor* out) {
+Candidates Reduce(const ValuesView& values, const TensorPlan& plan,
+                  const NoiseKey& noise, Candidates found, Selector* selector,
+                  CompressedTensor* out) {
   if (plan.dense()) {
-    QuantizeDense(values, plan.value_bits, out);
-    return;
+    QuantizeDense(values, plan, noise, out);
+    return {};
   }
-  QuantizeSparse(
-      values, selector->SelectFrom(values, plan.density, std::move(candidates)),
-      plan.value_bits, out);
+  Candidates sent;
+  if (!plan.silent()) {
+    sent = selector->SelectFrom(values, plan.density, std::move(found));
+  }
+  QuantizeSparse(values.size, plan, noise, &sent, out);
+  return sent;
 }
 
 }  // namespace rivulet

@@ -11,9 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/check.h"
-#include "compression/pass.h"
 
 namespace rivulet {
 namespace {
@@ -52,24 +50,42 @@ uint32_t BinOfRank(const std::array<int64_t, kBins>& histogram, int64_t* k) {
   return static_cast<uint32_t>(bin);
 }
 
-// The magnitude key of the k-th largest of `values`, 1 <= k <= size, in O(n): a
-// histogram of 12 bits (16 bins an octave), then of the rest within its bin.
-uint32_t KthLargestKey(absl::Span<const float> values, int64_t k) {
+// Calls f(value) for each of `values` in turn, or for the runs of kSampleRun
+// that begin at every kSampleEvery-th. The period is no power of two, so that a
+// matrix's sampled columns change from row to row.
+constexpr int64_t kSampleRun = 16;
+constexpr int64_t kSampleEvery = 1040;
+template <typename F>
+void ForEach(const ValuesView& values, bool sampled, F f) {
+  const int64_t run = sampled ? kSampleRun : values.size;
+  const int64_t every = sampled ? kSampleEvery : values.size;
+  for (int64_t begin = 0; begin < values.size; begin += every) {
+    const int64_t end = std::min(values.size, begin + run);
+    for (int64_t i = begin; i < end; ++i) f(values[static_cast<size_t>(i)]);
+  }
+}
+
+// The magnitude key of the k-th largest of `values` (or of their sample), 1 <=
+// k
+// <= their number, in O(n): a histogram of 12 bits (16 bins an octave), then of
+// the rest within its bin.
+uint32_t KthLargestKey(const ValuesView& values, int64_t k,
+                       bool sampled = false) {
   RV_CHECK_GE(k, 1);
-  RV_CHECK_LE(k, static_cast<int64_t>(values.size()));
+  RV_CHECK_LE(k, values.size);
   std::array<int64_t, 4096> coarse{};
-  for (const float v : values) ++coarse[MagnitudeKey(v) >> 19];
+  ForEach(values, sampled, [&](float v) { ++coarse[MagnitudeKey(v) >> 19]; });
   const uint32_t top = BinOfRank(coarse, &k);
 
   std::vector<uint32_t> keys;
   keys.reserve(static_cast<size_t>(coarse[top]));
   std::array<int64_t, 1024> middle{};
-  for (const float v : values) {
+  ForEach(values, sampled, [&](float v) {
     const uint32_t key = MagnitudeKey(v);
-    if (key >> 19 != top) continue;
+    if (key >> 19 != top) return;
     keys.push_back(key);
     ++middle[(key >> 9) & 1023];
-  }
+  });
   const uint32_t mid = BinOfRank(middle, &k);
 
   std::array<int64_t, 512> fine{};
@@ -79,44 +95,65 @@ uint32_t KthLargestKey(absl::Span<const float> values, int64_t k) {
   return top << 19 | mid << 9 | BinOfRank(fine, &k);
 }
 
-// Positions and, gathered once, their values.
-struct Candidates {
-  Candidates(absl::Span<const float> all, std::vector<uint32_t> at)
-      : positions(std::move(at)) {
-    values.reserve(positions.size());
-    for (const uint32_t p : positions) values.push_back(all[p]);
-  }
-
-  int64_t size() const { return static_cast<int64_t>(positions.size()); }
-
-  // Drops those of a magnitude below `min_key`.
-  void KeepFrom(uint32_t min_key) {
-    size_t kept = 0;
-    for (size_t i = 0; i < positions.size(); ++i) {
-      positions[kept] = positions[i];
-      values[kept] = values[i];
-      kept += MagnitudeKey(values[i]) >= min_key ? 1 : 0;
+// The key of a magnitude that about `aim` of `values` reach: exactly so many
+// (ties apart), or, of a long list, probably no fewer and not many more.
+uint32_t KeyForCount(const ValuesView& values, int64_t aim) {
+  constexpr int64_t kSampleFrom = int64_t{1} << 20;
+  constexpr int64_t kLeastInSample = 16;
+  if (values.size >= kSampleFrom) {
+    const double expected =
+        static_cast<double>(aim) * kSampleRun / kSampleEvery;
+    const auto rank =
+        static_cast<int64_t>(std::ceil(expected + 3 * std::sqrt(expected)));
+    if (rank >= kLeastInSample &&
+        rank <= values.size / kSampleEvery * kSampleRun) {
+      return KthLargestKey(values, rank, /*sampled=*/true);
     }
-    positions.resize(kept);
-    values.resize(kept);
   }
+  return KthLargestKey(values, aim);
+}
 
-  std::vector<uint32_t> positions;
-  std::vector<float> values;
-};
+// Appends the elements of a magnitude key of at least `min_key`, which is > 0.
+void AppendFrom(const ValuesView& values, uint32_t min_key, Candidates* found) {
+  PassArgs args;
+  args.size = values.size;
+  args.g = values.a;
+  if (values.b == nullptr) {
+    RunPass(args, std::bit_cast<float>(min_key), found);
+    return;
+  }
+  for (int64_t i = 0; i < values.size; ++i) {
+    const float v = values[static_cast<size_t>(i)];
+    if (MagnitudeKey(v) < min_key) continue;
+    found->positions.push_back(static_cast<uint32_t>(i));
+    found->values.push_back(v);
+  }
+}
+
+// Drops those of a magnitude below `min_key`.
+void KeepFrom(uint32_t min_key, Candidates* candidates) {
+  auto& [positions, values] = *candidates;
+  size_t kept = 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    positions[kept] = positions[i];
+    values[kept] = values[i];
+    kept += MagnitudeKey(values[i]) >= min_key ? 1 : 0;
+  }
+  positions.resize(kept);
+  values.resize(kept);
+}
 
 // Raises the threshold until at most k candidates are left, ties apart.
-std::vector<uint32_t> Trim(absl::Span<const float> all, int64_t k,
-                           Candidates candidates) {
-  if (candidates.size() <= k) return std::move(candidates.positions);
+Candidates Trim(const ValuesView& all, int64_t k, Candidates candidates) {
+  if (candidates.size() <= k) return candidates;
   const uint32_t key = KthLargestKey(candidates.values, k);
-  candidates.KeepFrom(key);
+  KeepFrom(key, &candidates);
   if (candidates.size() > Selector::kCap * k) {
-    candidates.KeepFrom(key + 1);
+    KeepFrom(key + 1, &candidates);
     // All that is left is tied. Sending none would leave it tied for ever.
     if (candidates.size() == 0) return SelectExact(all, k);
   }
-  return std::move(candidates.positions);
+  return candidates;
 }
 
 // Hill's estimate: the mean of log(|v| / threshold), each term at most log 16
@@ -154,29 +191,20 @@ float Corrected(const Candidates& candidates, float threshold, int64_t aim) {
 }  // namespace
 
 std::string FormatSelectorState(const SelectorState& state) {
-  return absl::StrCat(std::bit_cast<uint32_t>(state.threshold), " ",
-                      state.steps_since_refresh);
+  return absl::StrCat(std::bit_cast<uint32_t>(state.threshold));
 }
 
 absl::StatusOr<SelectorState> ParseSelectorState(absl::string_view text) {
-  const std::vector<std::string> parts =
-      absl::StrSplit(text, absl::ByAnyChar(" ,"));
-  SelectorState state;
   uint32_t bits = 0;
-  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &bits) &&
-      absl::SimpleAtoi(parts[1], &state.steps_since_refresh)) {
-    state.threshold = std::bit_cast<float>(bits);
-    if (std::isfinite(state.threshold) && state.threshold >= 0 &&
-        state.steps_since_refresh >= 0 &&
-        state.steps_since_refresh <= Selector::kRefreshEvery) {
+  if (absl::SimpleAtoi(text, &bits)) {
+    const SelectorState state{std::bit_cast<float>(bits)};
+    if (std::isfinite(state.threshold) && !std::signbit(state.threshold)) {
       return state;
     }
   }
   return absl::InvalidArgumentError(
       absl::StrCat("\"", absl::CEscape(text),
-                   "\" is no selector's state: the bits of a threshold, and 0 "
-                   "to ",
-                   Selector::kRefreshEvery, " steps"));
+                   "\" is no selector's state: the bits of a threshold"));
 }
 
 int64_t TargetCount(int64_t n, double density) {
@@ -187,66 +215,65 @@ int64_t TargetCount(int64_t n, double density) {
       static_cast<int64_t>(std::ceil(exact * (1 - 1e-12))), 1, n);
 }
 
-std::vector<uint32_t> SelectExact(absl::Span<const float> values,
-                                  int64_t count) {
-  std::vector<uint32_t> positions;
-  count = std::min(count, static_cast<int64_t>(values.size()));
-  if (count <= 0) return positions;
+Candidates SelectExact(const ValuesView& values, int64_t count) {
+  Candidates selected;
+  count = std::min(count, values.size);
+  if (count <= 0) return selected;
   const uint32_t key = KthLargestKey(values, count);
   // Ties fill what the larger ones leave.
   int64_t ties = count;
-  for (const float v : values) ties -= MagnitudeKey(v) > key ? 1 : 0;
+  ForEach(values, /*sampled=*/false,
+          [&](float v) { ties -= MagnitudeKey(v) > key ? 1 : 0; });
   if (key == 0) ties = 0;
-  positions.reserve(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint32_t other = MagnitudeKey(values[i]);
+  for (int64_t i = 0; i < values.size; ++i) {
+    const float v = values[static_cast<size_t>(i)];
+    const uint32_t other = MagnitudeKey(v);
     if (other > key || (other == key && ties-- > 0)) {
-      positions.push_back(static_cast<uint32_t>(i));
+      selected.positions.push_back(static_cast<uint32_t>(i));
+      selected.values.push_back(v);
     }
   }
-  return positions;
+  return selected;
 }
 
 float Selector::CandidateThreshold(int64_t n) const {
-  const bool usable = n >= kExactBelow && state_.threshold > 0 &&
-                      state_.steps_since_refresh < kRefreshEvery;
+  const bool usable = n >= kExactBelow && state_.threshold > 0;
   return usable ? state_.threshold : std::numeric_limits<float>::infinity();
 }
 
-std::vector<uint32_t> Selector::SelectFrom(absl::Span<const float> values,
-                                           double density,
-                                           std::vector<uint32_t> candidates) {
-  const int64_t n = static_cast<int64_t>(values.size());
+Candidates Selector::SelectFrom(const ValuesView& values, double density,
+                                Candidates candidates) {
+  const int64_t n = values.size;
   const int64_t k = TargetCount(n, density);
   if (n < kExactBelow) return SelectExact(values, k);
 
   const double spare = 2 * std::sqrt(static_cast<double>(k));
   const int64_t aim = std::min(n, k + static_cast<int64_t>(std::ceil(spare)));
   const bool had_threshold = std::isfinite(CandidateThreshold(n));
-  const int64_t count = static_cast<int64_t>(candidates.size());
-  if (had_threshold && count <= kTooMany * aim &&
-      static_cast<double>(count) >= kTooFew * static_cast<double>(k)) {
-    Candidates found(values, std::move(candidates));
-    state_.threshold = Corrected(found, state_.threshold, aim);
-    ++state_.steps_since_refresh;
-    return Trim(values, k, std::move(found));
+  const int64_t count = candidates.size();
+  const bool enough =
+      static_cast<double>(count) >= kTooFew * static_cast<double>(k);
+  if (had_threshold && enough && count <= kTooMany * aim) {
+    state_.threshold = Corrected(candidates, state_.threshold, aim);
+    return Trim(values, k, std::move(candidates));
   }
-
-  state_.steps_since_refresh = 0;
-  if (had_threshold && count > kTooMany * aim) {
-    // Too many candidates hold the answer already.
-    Candidates found(values, std::move(candidates));
-    const uint32_t key = KthLargestKey(found.values, aim);
-    found.KeepFrom(key);
-    state_.threshold = std::bit_cast<float>(key);
-    return Trim(values, k, std::move(found));
+  if (!had_threshold || !enough) {
+    candidates.clear();
+    AppendFrom(values, std::max(KeyForCount(values, aim), 1u), &candidates);
+    if (candidates.size() < aim) {  // the sample misled, or the rest are zeros
+      candidates.clear();
+      AppendFrom(values, std::max(KthLargestKey(values, aim), 1u), &candidates);
+    }
   }
-  const uint32_t key = KthLargestKey(values, aim);
+  // The candidates hold the answer now. With fewer than `aim` that are not zero
+  // there is no threshold: the next step looks at all again.
+  if (candidates.size() < aim) {
+    state_.threshold = 0;
+    return Trim(values, k, std::move(candidates));
+  }
+  const uint32_t key = KthLargestKey(candidates.values, aim);
   state_.threshold = std::bit_cast<float>(key);
-  // With fewer than `aim` values that are not zero, key is 0: all of those.
-  candidates.clear();
-  AppendAtLeast(values, std::bit_cast<float>(std::max(key, 1u)), &candidates);
-  return Trim(values, k, Candidates(values, std::move(candidates)));
+  return Trim(values, k, std::move(candidates));
 }
 
 }  // namespace rivulet

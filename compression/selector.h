@@ -9,8 +9,10 @@
 // candidates over the threshold (Hill's estimate of 1 / tail index), so that
 // one rule suits heavy tails and residuals that error feedback packs just above
 // the threshold. It is found anew from a log-magnitude histogram when there is
-// none, after 64 steps of reuse, and when it admits more than 4 times the aim
-// or less than 0.8 times the target; that step then uses the new one.
+// none, and when it admits more than 4 times the aim or less than 0.8 times the
+// target; that step then uses the new one. (In a tensor of 2^20 elements and
+// more the histogram is of a sample: its threshold is good enough to collect
+// the candidates by, from which the k largest are taken exactly.)
 //
 // Ties at the threshold are all sent, up to kCap times the target; more are all
 // left out, unless nothing else is left: then the lowest positions go first.
@@ -29,40 +31,37 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "compression/pass.h"
+#include "compression/values_view.h"
 
 namespace rivulet {
 
 // What a threshold's history amounts to. Part of every checkpoint.
 struct SelectorState {
   float threshold = 0;  // 0: none yet
-  int32_t steps_since_refresh = 0;
   friend bool operator==(const SelectorState&, const SelectorState&) = default;
 };
 
-// The state as a checkpoint's metadata keep it, "<threshold's bits>
-// <steps_since_refresh>", and back to the bit.
+// The state as a checkpoint's metadata keep it, the threshold's bits in
+// decimal, and back to the bit.
 std::string FormatSelectorState(const SelectorState& state);
 // InvalidArgument for what no selector can have: a threshold that is not finite
-// or below 0, steps out of range, or anything else. A comma instead of the
-// space is taken too, since workers once wrote one.
+// or below 0, or anything else.
 absl::StatusOr<SelectorState> ParseSelectorState(absl::string_view text);
 
 class Selector {
  public:
   static constexpr int64_t kExactBelow = 1024;
   static constexpr int64_t kCap = 4;
-  static constexpr int32_t kRefreshEvery = 64;
 
   // A selection has two halves, so that one sweep makes the values and finds
-  // the candidates: collect the positions, increasing, with |value| >=
+  // the candidates: collect those, in order, with |value| >=
   // CandidateThreshold(n), then call SelectFrom. The threshold is infinite (no
   // candidates) when SelectFrom will look at all values anyway.
   float CandidateThreshold(int64_t n) const;
-  // Positions of the selected elements of `values` (all finite), increasing.
-  std::vector<uint32_t> SelectFrom(absl::Span<const float> values,
-                                   double density,
-                                   std::vector<uint32_t> candidates);
+  // The selected elements of `values` (all finite), in order.
+  Candidates SelectFrom(const ValuesView& values, double density,
+                        Candidates candidates);
 
   const SelectorState& state() const { return state_; }
   void set_state(const SelectorState& state) { state_ = state; }
@@ -78,8 +77,7 @@ int64_t TargetCount(int64_t n, double density);
 
 // The exact rule that thresholds approximate: the `count` largest magnitudes,
 // lowest positions first among equals; zeros are never selected. O(n).
-std::vector<uint32_t> SelectExact(absl::Span<const float> values,
-                                  int64_t count);
+Candidates SelectExact(const ValuesView& values, int64_t count);
 
 }  // namespace rivulet
 

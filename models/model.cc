@@ -58,6 +58,9 @@ class NetworkModel final : public Model {
   absl::Span<const float> gradient(int index) const override {
     return parameters_.gradient(index);
   }
+  AlignedBuffer<float>& gradient_buffer(int index) override {
+    return parameters_.gradient_buffer(index);
+  }
   absl::Span<float> buffer(int index) override {
     return parameters_.buffer(index);
   }

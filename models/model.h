@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
 #include "models/manifest/manifest.h"
 
 namespace rivulet {
@@ -46,10 +47,13 @@ class Model {
   virtual std::string ops() const = 0;
 
   // Flat, row major in PyTorch's layout; owned by the model; valid for its
-  // life. After writing parameters call ParametersChanged() before the next
-  // pass.
+  // life, but for a gradient whose memory is exchanged. After writing
+  // parameters call ParametersChanged() before the next pass.
   virtual absl::Span<float> parameter(int index) = 0;
   virtual absl::Span<const float> gradient(int index) const = 0;
+  // The gradient's own memory. Whoever takes the gradient may exchange it for
+  // other of the same size, with any contents, until the next Backward.
+  virtual AlignedBuffer<float>& gradient_buffer(int index) = 0;
   virtual absl::Span<float> buffer(int index) = 0;
   virtual void ParametersChanged() = 0;
 

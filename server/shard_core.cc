@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<SegmentUpdate>> ShardCore::Decode(
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": ", bytes.size(), " bytes for a slice of no samples"));
   }
-  auto updates = DecodeFrames(bytes, sizes_);
+  auto updates = DecodeFrames(bytes, plan_->segment_table(shard_));
   if (!updates.ok()) return Annotate(updates.status(), name);
   std::vector<bool> seen(sizes_.size(), false);
   for (const SegmentUpdate& u : *updates) {
@@ -235,7 +235,7 @@ void ShardCore::Optimize(v1::UpdateEnd* end) {
 
 absl::Status ShardCore::EncodeChange(std::string* bytes) {
   const bool exact = plan_->DownIsExact(version_);
-  FrameEncoder encoder;
+  FrameEncoder encoder(&plan_->segment_table(shard_));
   CompressedTensor compressed;
   for (const Segment& s : segments()) {
     const absl::Span<float> w = SegmentOf(weights_, s.local);
@@ -254,8 +254,11 @@ absl::Status ShardCore::EncodeChange(std::string* bytes) {
       std::copy(w.begin(), w.end(), v.begin());
       continue;
     }
+    const NoiseKey noise = {static_cast<uint64_t>(plan_->config().train.seed),
+                            static_cast<uint64_t>(version_),
+                            NoiseStreamOfShard(shard_, s.tensor)};
     const absl::Status status = compressors_[s.local].Compress(
-        w, plan_->Down(s.tensor, version_), v, &compressed);
+        w, plan_->Down(s.tensor, version_), noise, v, &compressed);
     if (!status.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("step ", version_, ": ", name, ": ", status.message()));

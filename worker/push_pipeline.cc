@@ -15,34 +15,54 @@ namespace rivulet {
 static_assert(kSegmentAlignment % kQuantizationBlock == 0);
 namespace {
 
-bool AllFinite(absl::Span<const float> values) {
+// Without compression: all values as they are.
+absl::Status TakeRaw(const GradientInput& input, CompressedTensor* out) {
+  const absl::Span<const float> gradient = input.gradient->span();
+  out->Reset(input.gradient->size(), /*is_dense=*/true, ValueCode::kFloat);
+  out->values.resize(gradient.size());
   bool finite = true;
-  for (const float x : values) finite &= std::isfinite(x);
-  return finite;
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    out->values[i] =
+        input.scale * gradient[i] + input.decay * input.parameter[i];
+    finite &= std::isfinite(out->values[i]);
+  }
+  if (finite) return absl::OkStatus();
+  return absl::InvalidArgumentError("the gradient is not finite");
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PushPipeline>> PushPipeline::Create(
-    std::shared_ptr<const RunPlan> plan, std::vector<ShardStream*> shards) {
+    std::shared_ptr<const RunPlan> plan, const Options& options,
+    std::vector<ShardStream*> shards) {
   RV_CHECK_EQ(static_cast<int>(shards.size()), plan->partition().num_shards());
   std::unique_ptr<PushPipeline> pipeline(
-      new PushPipeline(std::move(plan), std::move(shards)));
+      new PushPipeline(std::move(plan), options, std::move(shards)));
   const RunPlan& run = *pipeline->plan_;
   if (run.momentum_on_shard()) return pipeline;
-  for (const TensorSpec& spec : run.manifest().parameters) {
-    auto compressor = GradientCompressor::Create(spec.num_elements(),
-                                                 run.compressor_options());
-    if (!compressor.ok()) return Annotate(compressor.status(), spec.name);
+  const std::vector<TensorSpec>& parameters = run.manifest().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    GradientCompressorOptions of_tensor =
+        run.compressor_options(static_cast<int>(i));
+    of_tensor.threads = options.threads;
+    auto compressor =
+        GradientCompressor::Create(parameters[i].num_elements(), of_tensor);
+    if (!compressor.ok()) {
+      return Annotate(compressor.status(), parameters[i].name);
+    }
     pipeline->compressors_.push_back(*std::move(compressor));
   }
   return pipeline;
 }
 
 PushPipeline::PushPipeline(std::shared_ptr<const RunPlan> plan,
+                           const Options& options,
                            std::vector<ShardStream*> shards)
-    : plan_(std::move(plan)), lanes_(shards.size()) {
-  for (size_t s = 0; s < shards.size(); ++s) lanes_[s].stream = shards[s];
+    : plan_(std::move(plan)), options_(options) {
+  for (size_t s = 0; s < shards.size(); ++s) {
+    lanes_.emplace_back(&plan_->segment_table(static_cast<int>(s)));
+    lanes_.back().stream = shards[s];
+  }
 }
 
 void PushPipeline::BeginStep(int64_t step) {
@@ -52,48 +72,34 @@ void PushPipeline::BeginStep(int64_t step) {
 }
 
 absl::Status PushPipeline::OnGradient(int tensor,
-                                      absl::Span<const float> gradient,
+                                      AlignedBuffer<float>* gradient,
                                       float scale,
                                       absl::Span<const float> parameter) {
   RV_CHECK(in_step_);
+  RV_CHECK_EQ(gradient->size(), static_cast<int64_t>(parameter.size()));
   const absl::Time start = absl::Now();
-  absl::Status status =
-      Compress(tensor, Prepare(tensor, gradient, scale, parameter));
+  GradientInput input;
+  input.gradient = gradient;
+  input.parameter = parameter;
+  input.scale = scale;
+  // The decay joins the gradient before momentum.
+  input.decay = static_cast<float>(plan_->WeightDecay(tensor));
+  input.noise = {static_cast<uint64_t>(plan_->config().train.seed),
+                 static_cast<uint64_t>(step_),
+                 NoiseStreamOfWorker(options_.rank, tensor)};
+  absl::Status status = Compress(tensor, input);
   if (status.ok()) Encode(tensor);
   compress_time_ += absl::Now() - start;
   return status;
 }
 
-// scale * g + wd * v̂: the decay joins the gradient before momentum.
-absl::Span<const float> PushPipeline::Prepare(
-    int tensor, absl::Span<const float> gradient, float scale,
-    absl::Span<const float> parameter) {
-  RV_CHECK_EQ(gradient.size(), parameter.size());
-  const auto decay = static_cast<float>(plan_->WeightDecay(tensor));
-  if (decay == 0 && scale == 1) return gradient;
-  prepared_.resize(gradient.size());
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    prepared_[i] = scale * gradient[i] + decay * parameter[i];
-  }
-  return prepared_;
-}
-
-absl::Status PushPipeline::Compress(int tensor,
-                                    absl::Span<const float> values) {
+absl::Status PushPipeline::Compress(int tensor, const GradientInput& input) {
   absl::Status status;
   if (compressors_.empty()) {
-    if (AllFinite(values)) {
-      compressed_ = CompressedTensor();
-      compressed_.size = static_cast<int64_t>(values.size());
-      compressed_.dense = true;
-      compressed_.value_bits = 32;
-      compressed_.values.assign(values.begin(), values.end());
-    } else {
-      status = absl::InvalidArgumentError("the gradient is not finite");
-    }
+    status = TakeRaw(input, &compressed_);
   } else {
     status = compressors_[static_cast<size_t>(tensor)]->Compress(
-        values, plan_->Up(tensor, step_), &compressed_);
+        input, plan_->Up(tensor, step_), &compressed_);
     if (status.ok()) pending_.push_back(tensor);
   }
   return Annotate(
@@ -146,7 +152,7 @@ void PushPipeline::Void(uint64_t schedule_seq) {
 void PushPipeline::SendCommits(const v1::Commit& commit) {
   for (Lane& lane : lanes_) {
     // What a voided push has not sent yet would only be dropped.
-    if (commit.voided()) lane.encoder = FrameEncoder();
+    if (commit.voided()) lane.encoder.Clear();
     std::string frame = TakeFrame(&lane);
     v1::Commit own = commit;
     own.set_crc32c(lane.crc32c);

@@ -4,8 +4,8 @@
 //
 //   pipeline->BeginStep(step);
 //   model.Backward([&](int i) {
-//     status.Update(pipeline->OnGradient(i, model.gradient(i), 1,
-//     model.parameter(i)));
+//     status.Update(pipeline->OnGradient(i, &model.gradient_buffer(i), 1,
+//                                        model.parameter(i)));
 //   });
 //   status.ok() ? pipeline->Commit(samples, schedule_seq)
 //               : pipeline->Void(schedule_seq);
@@ -36,18 +36,25 @@ namespace rivulet {
 
 class PushPipeline {
  public:
+  struct Options {
+    int rank = 0;
+    int threads = 1;  // of the sweeps over long tensors
+  };
   // `shards` are borrowed, one for each shard in order.
   static absl::StatusOr<std::unique_ptr<PushPipeline>> Create(
-      std::shared_ptr<const RunPlan> plan, std::vector<ShardStream*> shards);
+      std::shared_ptr<const RunPlan> plan, const Options& options,
+      std::vector<ShardStream*> shards);
 
   // Each BeginStep is followed by one Commit or Void.
   void BeginStep(int64_t step);
 
   // Compresses scale * gradient + weight decay * parameter, all of the size of
   // parameter `tensor`, and sends what is full. Each tensor at most once a
-  // step. InvalidArgument naming the tensor and the step when a value is not
-  // finite; only Void may follow then.
-  absl::Status OnGradient(int tensor, absl::Span<const float> gradient,
+  // step. The gradient's memory is borrowed until Commit or Void, which leave
+  // any contents in it, and Commit perhaps other memory of its size.
+  // InvalidArgument naming the tensor and the step when a value is not finite;
+  // only Void may follow then.
+  absl::Status OnGradient(int tensor, AlignedBuffer<float>* gradient,
                           float scale, absl::Span<const float> parameter);
 
   // Sends what is left and the commits, and makes the step's compression state
@@ -68,29 +75,27 @@ class PushPipeline {
   // One shard's push under way.
   struct Lane {
     ShardStream* stream = nullptr;
+    explicit Lane(const SegmentTable* table) : encoder(table) {}
     FrameEncoder encoder;
     uint32_t crc32c = 0;
   };
 
-  PushPipeline(std::shared_ptr<const RunPlan> plan,
+  PushPipeline(std::shared_ptr<const RunPlan> plan, const Options& options,
                std::vector<ShardStream*> shards);
 
-  absl::Span<const float> Prepare(int tensor, absl::Span<const float> gradient,
-                                  float scale,
-                                  absl::Span<const float> parameter);
-  absl::Status Compress(int tensor, absl::Span<const float> values);
+  absl::Status Compress(int tensor, const GradientInput& input);
   void Encode(int tensor);
   std::string TakeFrame(Lane* lane);
   void SendCommits(const v1::Commit& commit);
 
   const std::shared_ptr<const RunPlan> plan_;
+  const Options options_;
   std::vector<std::unique_ptr<GradientCompressor>> compressors_;
   std::vector<Lane> lanes_;   // by shard
   std::vector<int> pending_;  // tensors whose compressor has a pending step
   bool in_step_ = false;
   int64_t step_ = 0;
   CompressedTensor compressed_;  // scratch
-  std::vector<float> prepared_;  // scratch
   absl::Duration compress_time_;
 };
 

@@ -31,15 +31,7 @@ Trainer::Trainer(Parts parts, Options options)
                  parts_.train, parts_.shards[0]),
       schedule_seq_(options_.schedule_seq),
       steps_done_(options_.first_step),
-      voided_(options_.voided) {
-  for (size_t s = 0; s < parts_.shards.size(); ++s) {
-    std::vector<int64_t>& sizes = segment_sizes_.emplace_back();
-    for (const Segment& segment :
-         plan_.partition().OfShard(static_cast<int>(s))) {
-      sizes.push_back(segment.size());
-    }
-  }
-}
+      voided_(options_.voided) {}
 
 absl::Status Trainer::Run() {
   const int64_t total = plan_.total_steps();
@@ -130,7 +122,8 @@ absl::Status Trainer::BackwardClipped(double max_norm) {
 }
 
 absl::Status Trainer::Push(int tensor, float scale) {
-  return parts_.pipeline->OnGradient(tensor, parts_.model->gradient(tensor),
+  return parts_.pipeline->OnGradient(tensor,
+                                     &parts_.model->gradient_buffer(tensor),
                                      scale, parts_.model->parameter(tensor));
 }
 
@@ -182,8 +175,9 @@ absl::Status Trainer::ApplyUpdate(size_t shard, const ReceivedUpdate& update) {
         "version ", update.end.version(), ", expected ", update.step + 1));
   }
   RV_RETURN_IF_ERROR(CheckCounted(update.end));
-  RV_ASSIGN_OR_RETURN(const std::vector<SegmentUpdate> changes,
-                      DecodeFrames(update.bytes, segment_sizes_[shard]));
+  RV_ASSIGN_OR_RETURN(
+      const std::vector<SegmentUpdate> changes,
+      DecodeFrames(update.bytes, plan_.segment_table(static_cast<int>(shard))));
   const absl::Span<const Segment> segments =
       plan_.partition().OfShard(static_cast<int>(shard));
   for (const SegmentUpdate& change : changes) {

@@ -104,7 +104,6 @@ class Trainer {
   const RunPlan& plan_;
   const int workers_;
   Evaluator evaluator_;
-  std::vector<std::vector<int64_t>> segment_sizes_;  // by shard
 
   uint64_t schedule_seq_;       // acted on
   uint64_t announced_seq_ = 0;  // in shard 0's newest update

@@ -110,7 +110,8 @@ class Worker {
 
   absl::Status MakeModel(const v1::Start& start) {
     ModelRuntime runtime;
-    runtime.threads = Threads(start);
+    threads_ = Threads(start);
+    runtime.threads = threads_;
     RV_ASSIGN_OR_RETURN(model_, CreateModel(plan_->model_options(), runtime));
     if (model_->ops() == "reference") {
       spdlog::warn("the slow reference operations serve: no fast ones here");
@@ -133,7 +134,10 @@ class Worker {
     std::vector<ShardStream*> shards;
     shards.reserve(streams_.size());
     for (const auto& stream : streams_) shards.push_back(stream.get());
-    RV_ASSIGN_OR_RETURN(pipeline_, PushPipeline::Create(plan_, shards));
+    RV_ASSIGN_OR_RETURN(
+        pipeline_,
+        PushPipeline::Create(
+            plan_, {.rank = options_.rank, .threads = threads_}, shards));
     Trainer::Options training;
     training.rank = options_.rank;
     training.first_step = first_step;
@@ -222,6 +226,7 @@ class Worker {
   std::shared_ptr<const Dataset> train_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<Model> model_;
+  int threads_ = 1;
   // The session's end cancels the streams: it goes first.
   std::vector<std::unique_ptr<ExchangeClient>> streams_;
   std::unique_ptr<PushPipeline> pipeline_;

@@ -90,8 +90,15 @@ struct DownConfig {    // compression.down.*
 struct CompressionConfig {        // compression.*
   std::string policy = "warmup";  // none | lossless | fixed | warmup
   double density = 0.001;
-  int64_t value_bits = 8;  // 8 | 16 | 32
-  int64_t small_bits = 8;  // of biases and normalization, sent dense
+  double min_moves = 10;   // how often an entry must be able to move in a run
+  int64_t value_bits = 8;  // 1 | 2 | 3 | 4 | 8 | 16 | 32
+  std::string rounding = "nearest";  // nearest | stochastic
+  std::string levels = "fitted";     // fitted | steps: of 1 to 4 bits
+  // Biases and normalization.
+  std::string small_form = "dense";  // dense | round_robin | sparse
+  int64_t small_bits = 8;
+  int64_t small_every = 8;      // round_robin: steps from turn to turn
+  double small_density = 0.02;  // sparse
   bool masking = true;
   double compensation = 0;  // c in compression/README.md
   double mask_max_density = 0.02;
@@ -102,6 +109,11 @@ struct CompressionConfig {        // compression.*
 
   // Whether gradients are sparsified: only then do densities mean something.
   bool is_sparse() const { return policy == "fixed" || policy == "warmup"; }
+  // Whether c = 1 is done without any momentum buffer: plain error feedback at
+  // the nominal rate.
+  bool folds_momentum() const {
+    return is_sparse() && masking && compensation == 1;
+  }
 };
 
 struct ClusterConfig {  // cluster.*

@@ -286,18 +286,53 @@ void AddCompressionKeys(Table* t) {
           .Above(0)
           .To(1)
           .Doc("Share of each weight tensor's entries that a worker sends in a "
-               "step, after the warm-up; at least 10 / steps."),
+               "step, after the warm-up; at least `min_moves` / steps."),
+      t);
+  Add(Key(RV_KEY(compression.min_moves))
+          .From(0)
+          .To(1e6)
+          .Doc(
+              "How often an entry must be able to move in a run: it moves once "
+              "in 1 / density steps. Fewer than 10 are for short trials of "
+              "what a long run will do; 0: no check."),
       t);
   Add(Key(RV_KEY(compression.value_bits))
           .Unit("bits")
-          .Numbers({8, 16, 32})
-          .Doc("Of a value that is sent, sign included."),
+          .Numbers({1, 2, 3, 4, 8, 16, 32})
+          .Doc("Of a value that is sent, sign included. 1: the sign times the "
+               "mean magnitude; 2 to 4: up to 2, 4, 8 magnitudes, fitted to "
+               "each step's values."),
+      t);
+  Add(Key(RV_KEY(compression.rounding))
+          .Choices({"nearest", "stochastic"})
+          .Doc("`stochastic` is unbiased; `nearest` has the smaller error, "
+               "which the sender keeps for later steps."),
+      t);
+  Add(Key(RV_KEY(compression.levels))
+          .Choices({"fitted", "steps"})
+          .Doc("Of 1 to 4 bits: `fitted` by Lloyd and Max, or equal `steps` "
+               "above the smallest value sent."),
+      t);
+  Add(Key(RV_KEY(compression.small_form))
+          .Choices({"dense", "round_robin", "sparse"})
+          .Doc("How biases and normalization are sent: all of them in every "
+               "step, in turns, or the largest few."),
       t);
   Add(Key(RV_KEY(compression.small_bits))
           .Unit("bits")
-          .Numbers({8, 16, 32})
-          .Doc("The same for biases and normalization, which are sent "
-               "densely."),
+          .Numbers({4, 8, 16, 32})
+          .Doc("Of their values, and of all when residuals are flushed."),
+      t);
+  Add(Key(RV_KEY(compression.small_every))
+          .Unit("steps")
+          .From(1)
+          .To(64)
+          .Doc("`round_robin`: from one turn of a tensor to the next."),
+      t);
+  Add(Key(RV_KEY(compression.small_density))
+          .Above(0)
+          .To(1)
+          .Doc("`sparse`: the share of them that is sent."),
       t);
   Add(Key(RV_KEY(compression.masking))
           .Doc("Momentum factor masking: momentum is cleared where something "
@@ -307,7 +342,8 @@ void AddCompressionKeys(Table* t) {
           .From(0)
           .To(1)
           .Doc("How much of the momentum that masking would lose is sent "
-               "along: 0 is DGC, 1 keeps the nominal learning rate."),
+               "along: 0 is DGC, 1 keeps the nominal learning rate at every "
+               "density and needs no momentum buffer."),
       t);
   Add(Key(RV_KEY(compression.mask_max_density))
           .From(0)
@@ -356,12 +392,12 @@ void AddCompressionKeys(Table* t) {
       t);
   Add(Key(RV_KEY(compression.down.value_bits))
           .Unit("bits")
-          .Numbers({8, 16, 32})
+          .Numbers({1, 2, 3, 4, 8, 16, 32})
           .Doc("Of a value in a shard's answer."),
       t);
   Add(Key(RV_KEY(compression.down.small_bits))
           .Unit("bits")
-          .Numbers({8, 16, 32})
+          .Numbers({4, 8, 16, 32})
           .Doc("The same for biases and normalization."),
       t);
 }

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/digest.h"
+#include "compression/quantizer.h"
 
 namespace rivulet {
 namespace {
@@ -18,15 +19,6 @@ namespace {
 constexpr double kDenseFrom = 0.6;
 // Share of the learning rate at which what is not sent no longer matters.
 constexpr double kNegligibleRate = 0.01;
-
-TensorPlan DensePlan(int64_t bits) {
-  return {.density = 1.0, .value_bits = static_cast<int>(bits)};
-}
-
-TensorPlan PlanAt(double density, int64_t bits) {
-  return {.density = density >= kDenseFrom ? 1.0 : density,
-          .value_bits = static_cast<int>(bits)};
-}
 
 DatasetOptions DatasetOptionsOf(const Config& config) {
   const SyntheticConfig& synthetic = config.data.synthetic;
@@ -119,6 +111,7 @@ DensityScheduleOptions DensityScheduleOf(const CompressionConfig& compression,
   schedule.warmup_cap = compression.warmup.cap;
   schedule.warmup_rungs = static_cast<int>(compression.warmup.rungs);
   schedule.total_steps = total_steps;
+  schedule.min_moves = compression.min_moves;
   return schedule;
 }
 
@@ -146,8 +139,34 @@ absl::StatusOr<std::shared_ptr<const RunPlan>> RunPlan::Create(
   plan->loader_options_ = LoaderOptionsOf(config);
   plan->manifest_ = *std::move(manifest);
   plan->manifest_hash_ = Sha256Hex(plan->manifest_.Canonical());
+  plan->TableSegments();
   RV_RETURN_IF_ERROR(plan->LayOutSteps());
   return plan;
+}
+
+void RunPlan::TableSegments() {
+  small_turn_.assign(manifest_.parameters.size(), 0);
+  const int64_t every = config_.compression.small_every;
+  for (int shard = 0; shard < partition_.num_shards(); ++shard) {
+    std::vector<SegmentTable::Info> infos;
+    int64_t small_elements = 0;
+    for (const Segment& s : partition_.OfShard(shard)) {
+      infos.push_back({s.size(), spec(s.tensor).is_small()});
+      if (infos.back().small) small_elements += s.size();
+    }
+    segment_tables_.emplace_back(std::move(infos));
+    // Neighbours share a turn, so that they share a block's head, and each turn
+    // has about the same number of elements.
+    int64_t before = 0;
+    for (const Segment& s : partition_.OfShard(shard)) {
+      if (!spec(s.tensor).is_small()) continue;
+      if (s.begin == 0) {
+        small_turn_[static_cast<size_t>(s.tensor)] =
+            (before + s.size() / 2) * every / small_elements;
+      }
+      before += s.size();
+    }
+  }
 }
 
 absl::Status RunPlan::LayOutSteps() {
@@ -194,27 +213,59 @@ bool RunPlan::Flushes(int64_t step) const {
                    step + 1) != schedule_.milestones.end();
 }
 
+TensorPlan RunPlan::PlanOf(double density, int64_t bits) const {
+  const CompressionConfig& compression = config_.compression;
+  TensorPlan plan;
+  plan.value_bits = static_cast<int>(bits);
+  // Fewer than 4 bits pay for their positions up to the end.
+  const double dense_from = IsLinearBits(plan.value_bits) ? kDenseFrom : 1.0;
+  plan.density = density >= dense_from ? 1.0 : density;
+  if (plan.dense()) plan.value_bits = std::max(plan.value_bits, 4);
+  if (compression.rounding == "stochastic") {
+    plan.rounding = Rounding::kStochastic;
+  }
+  if (compression.levels == "steps") plan.level_fit = LevelFit::kSteps;
+  return plan;
+}
+
+TensorPlan RunPlan::SmallPlan(int tensor, int64_t step, int64_t bits,
+                              double density) const {
+  const CompressionConfig& compression = config_.compression;
+  if (Flushes(step) || compression.small_form == "dense") {
+    return PlanOf(1.0, bits);
+  }
+  if (compression.small_form == "sparse") return PlanOf(density, bits);
+  const bool its_turn = step % compression.small_every ==
+                        small_turn_[static_cast<size_t>(tensor)];
+  return PlanOf(its_turn ? 1.0 : 0.0, bits);
+}
+
 TensorPlan RunPlan::Up(int tensor, int64_t step) const {
   const CompressionConfig& compression = config_.compression;
-  if (!config_.compression.is_sparse()) return DensePlan(32);
-  if (Flushes(step) || spec(tensor).is_small()) {
-    return DensePlan(compression.small_bits);
+  if (!compression.is_sparse()) return {};
+  if (spec(tensor).is_small()) {
+    return SmallPlan(tensor, step, compression.small_bits,
+                     compression.small_density);
   }
-  return PlanAt(DensityAt(up_schedule_, step), compression.value_bits);
+  if (Flushes(step)) return PlanOf(1.0, compression.small_bits);
+  return PlanOf(DensityAt(up_schedule_, step), compression.value_bits);
 }
 
 TensorPlan RunPlan::Down(int tensor, int64_t step) const {
   const DownConfig& down = config_.compression.down;
-  if (DownIsExact(step)) return DensePlan(32);
-  if (Flushes(step) || spec(tensor).is_small()) {
-    return DensePlan(down.small_bits);
+  if (DownIsExact(step)) return {};
+  const auto workers = static_cast<double>(config_.cluster.workers);
+  if (spec(tensor).is_small()) {
+    return SmallPlan(
+        tensor, step, down.small_bits,
+        std::min(1.0, config_.compression.small_density * workers / 2));
   }
+  if (Flushes(step)) return PlanOf(1.0, down.small_bits);
   // The answer keeps pace with the pushes: one ratio for the whole run.
   const double up = DensityAt(up_schedule_, step);
-  const double ratio = down.density > 0
-                           ? down.density / up_schedule_.density
-                           : static_cast<double>(config_.cluster.workers) / 2;
-  return PlanAt(std::min(1.0, up * ratio), down.value_bits);
+  const double ratio =
+      down.density > 0 ? down.density / up_schedule_.density : workers / 2;
+  return PlanOf(std::min(1.0, up * ratio), down.value_bits);
 }
 
 bool RunPlan::DownIsExact(int64_t step) const {
@@ -225,7 +276,8 @@ bool RunPlan::momentum_on_shard() const {
   return config_.compression.policy == "none";
 }
 
-GradientCompressorOptions RunPlan::compressor_options() const {
+GradientCompressorOptions RunPlan::compressor_options(int tensor) const {
+  const CompressionConfig& compression = config_.compression;
   GradientCompressorOptions options;
   if (momentum_on_shard()) {
     options.momentum = 0;
@@ -241,9 +293,19 @@ GradientCompressorOptions RunPlan::compressor_options() const {
     options.form = config_.optimizer.nesterov ? MomentumForm::kNesterov
                                               : MomentumForm::kPlain;
   }
-  options.mask = config_.compression.masking;
-  options.compensation = config_.compression.compensation;
-  options.mask_max_density = config_.compression.mask_max_density;
+  options.mask_max_density = compression.mask_max_density;
+  if (spec(tensor).is_small() && compression.small_form != "sparse") {
+    // Sent whole, so never masked.
+    options.mask = false;
+  } else if (compression.folds_momentum()) {
+    options.form = MomentumForm::kNone;
+    options.momentum = 0;
+    options.mask = false;
+    options.gain = 1 / (1 - config_.optimizer.momentum);
+  } else {
+    options.mask = compression.masking;
+    options.compensation = compression.compensation;
+  }
   return options;
 }
 

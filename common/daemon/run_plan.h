@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "compression/density_schedule.h"
 #include "compression/gradient_compressor.h"
 #include "compression/plan.h"
+#include "compression/segment_table.h"
 #include "data/batch_loader.h"
 #include "data/dataset.h"
 #include "models/manifest/manifest.h"
@@ -51,6 +53,11 @@ class RunPlan {
   bool EvaluatesAfter(int64_t step) const;
   bool IsLast(int64_t step) const { return step + 1 == total_steps_; }
 
+  // What both ends know of a shard's segments.
+  const SegmentTable& segment_table(int shard) const {
+    return segment_tables_[static_cast<size_t>(shard)];
+  }
+
   // What a worker sends of parameter `tensor` in `step`, and a shard answers.
   TensorPlan Up(int tensor, int64_t step) const;
   TensorPlan Down(int tensor, int64_t step) const;
@@ -61,7 +68,8 @@ class RunPlan {
 
   // policy none: raw gradients go up, momentum lives in the shard.
   bool momentum_on_shard() const;
-  GradientCompressorOptions compressor_options() const;  // of workers
+  // Of workers, for parameter `tensor`.
+  GradientCompressorOptions compressor_options(int tensor) const;
   SgdOptions shard_optimizer() const;
   double LearningRate(int64_t step) const;
   // Weight decay of parameter `tensor`, 0 where it does not apply.
@@ -80,6 +88,10 @@ class RunPlan {
   // learning rate drops, or of the run.
   bool Flushes(int64_t step) const;
   const TensorSpec& spec(int tensor) const;
+  void TableSegments();
+  TensorPlan PlanOf(double density, int64_t bits) const;
+  TensorPlan SmallPlan(int tensor, int64_t step, int64_t bits,
+                       double density) const;
 
   Config config_;
   ModelOptions model_options_;
@@ -89,6 +101,8 @@ class RunPlan {
   Manifest manifest_;
   std::string manifest_hash_;
   Partition partition_;
+  std::vector<SegmentTable> segment_tables_;
+  std::vector<int64_t> small_turn_;  // by tensor: its step in a round of turns
   int64_t steps_per_epoch_ = 0;
   int64_t total_steps_ = 0;
   int64_t evaluate_every_steps_ = 0;

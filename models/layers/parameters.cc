@@ -50,15 +50,14 @@ absl::Span<float> Parameters::Tensors::at(int index) {
   return data_.span().subspan(offsets_.at(index), sizes_[index]);
 }
 
-absl::Span<const float> Parameters::Tensors::at(int index) const {
-  return data_.span().subspan(offsets_.at(index), sizes_[index]);
-}
-
 Parameters::Parameters(Manifest manifest)
     : manifest_(std::move(manifest)),
       values_(manifest_.parameters),
-      gradients_(manifest_.parameters),
-      buffers_(manifest_.buffers) {}
+      buffers_(manifest_.buffers) {
+  for (const TensorSpec& spec : manifest_.parameters) {
+    gradients_.emplace_back(spec.num_elements());
+  }
+}
 
 int Parameters::Find(const std::string& name) const {
   return FindByName(manifest_.parameters, name);
@@ -70,10 +69,13 @@ int Parameters::FindBuffer(const std::string& name) const {
 
 absl::Span<float> Parameters::value(int index) { return values_.at(index); }
 absl::Span<float> Parameters::gradient(int index) {
-  return gradients_.at(index);
+  return gradients_.at(static_cast<size_t>(index)).span();
 }
 absl::Span<const float> Parameters::gradient(int index) const {
-  return gradients_.at(index);
+  return gradients_.at(static_cast<size_t>(index)).span();
+}
+AlignedBuffer<float>& Parameters::gradient_buffer(int index) {
+  return gradients_.at(static_cast<size_t>(index));
 }
 absl::Span<float> Parameters::buffer(int index) { return buffers_.at(index); }
 

@@ -14,7 +14,8 @@
 
 namespace rivulet {
 
-// Owns the memory; spans stay valid for its life. Thread-compatible.
+// Owns the memory; spans stay valid for its life, but for gradients' when their
+// buffer is exchanged. Thread-compatible.
 class Parameters {
  public:
   explicit Parameters(Manifest manifest);
@@ -27,6 +28,9 @@ class Parameters {
   absl::Span<float> value(int index);
   absl::Span<float> gradient(int index);
   absl::Span<const float> gradient(int index) const;
+  // The gradient's own memory, which may be exchanged for other of its size
+  // between passes.
+  AlignedBuffer<float>& gradient_buffer(int index);
   absl::Span<float> buffer(int index);
 
   // Grows at every Changed(): layers keep weights in their own formats and
@@ -52,7 +56,6 @@ class Parameters {
    public:
     explicit Tensors(const std::vector<TensorSpec>& specs);
     absl::Span<float> at(int index);
-    absl::Span<const float> at(int index) const;
 
    private:
     std::vector<int64_t> offsets_;
@@ -67,7 +70,8 @@ class Parameters {
   void Gather(int buffer, absl::Span<const float> values, double factor);
 
   const Manifest manifest_;
-  Tensors values_, gradients_, buffers_;
+  Tensors values_, buffers_;
+  std::vector<AlignedBuffer<float>> gradients_;
   int64_t version_ = 1;
   bool gathering_ = false;
   std::vector<Gathered> gathered_;  // per buffer

@@ -3,19 +3,23 @@
 //
 //   compression_benchmark --benchmark_filter=Pass
 //
-// BM_BareLoop is the bound of BM_Pass: the momentum update alone, in place
-// (u = m u + g; v += u), which must read g, u, v and write u, v: 20 bytes an
-// element. Both report bytes/s for those 20 bytes.
+// BM_BareMomentum and BM_BareFeedback are the bounds of BM_Pass with form 1
+// (plain momentum) and form 0 (none): the same memory, read and written once,
+// with nothing else done. All report bytes of gradient a second. `rivulet bench
+// compression` does the same for a whole model.
 
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "compression/frame.h"
@@ -26,90 +30,112 @@ namespace rivulet {
 namespace {
 
 constexpr int kWarmSteps = 30;
-constexpr int64_t kBytesPerElement = 20;
 
-std::vector<float> Gradient(uint64_t seed, int64_t size) {
+// A gradient that differs from step to step: windows of a longer one.
+constexpr int64_t kWindows = 4096;
+
+AlignedBuffer<float> Normal(uint64_t seed, int64_t size) {
   RandomStream rng(seed, RandomPurpose::kTest);
-  std::vector<float> values(static_cast<size_t>(size));
-  for (float& v : values) v = static_cast<float>(rng.Normal());
+  AlignedBuffer<float> values(size);
+  for (float& v : values.span()) v = static_cast<float>(rng.Normal());
   return values;
 }
 
-// A gradient that differs from step to step at no cost: windows of a longer
-// one.
-constexpr int64_t kWindows = 4096;
-absl::Span<const float> GradientOfStep(absl::Span<const float> all,
-                                       int64_t step) {
-  return all.subspan(static_cast<size_t>(step * 61 % kWindows),
-                     all.size() - kWindows);
-}
-
-// A compressor of plain momentum after some steps, so that its threshold and
-// residual are those of a run. `all` is kWindows longer than the tensor.
-std::unique_ptr<GradientCompressor> WarmCompressor(absl::Span<const float> all,
-                                                   const TensorPlan& plan,
-                                                   CompressedTensor* sent) {
-  GradientCompressorOptions options;
-  options.form = MomentumForm::kPlain;
-  auto compressor = GradientCompressor::Create(
-      static_cast<int64_t>(all.size()) - kWindows, options);
-  RV_CHECK(compressor.ok()) << compressor.status();
-  for (int64_t step = 0; step < kWarmSteps; ++step) {
-    RV_CHECK(
-        (*compressor)->Compress(GradientOfStep(all, step), plan, sent).ok());
-    (*compressor)->Commit();
+// One tensor's compressor and where its gradients come from.
+class Rig {
+ public:
+  Rig(int64_t size, MomentumForm form, const TensorPlan& plan)
+      : plan_(plan), all_(Normal(1, size + kWindows)), gradient_(size) {
+    GradientCompressorOptions options;
+    options.form = form;
+    options.mask = form != MomentumForm::kNone;
+    auto made = GradientCompressor::Create(size, options);
+    RV_CHECK(made.ok()) << made.status();
+    compressor_ = *std::move(made);
+    for (int64_t step = 0; step < kWarmSteps; ++step) Step();
+    RV_CHECK_GT(sent_.count(), 0);
   }
-  return *std::move(compressor);
-}
+
+  // Seconds of a step, its commit included. Bringing the gradient, which the
+  // backward pass does, is not counted.
+  double Step() {
+    std::memcpy(gradient_.data(), all_.data() + ++step_ * 61 % kWindows,
+                static_cast<size_t>(gradient_.size()) * sizeof(float));
+    const auto start = std::chrono::steady_clock::now();
+    RV_CHECK(
+        compressor_->Compress({.gradient = &gradient_}, plan_, &sent_).ok());
+    compressor_->Commit();
+    benchmark::DoNotOptimize(sent_.positions.data());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  }
+
+  const CompressedTensor& sent() const { return sent_; }
+
+ private:
+  const TensorPlan plan_;
+  const AlignedBuffer<float> all_;
+  AlignedBuffer<float> gradient_;
+  std::unique_ptr<GradientCompressor> compressor_;
+  CompressedTensor sent_;
+  int64_t step_ = 0;
+};
 
 TensorPlan PlanOf(const benchmark::State& state) {
-  return {1.0 / static_cast<double>(state.range(1)), 8};
+  return {1.0 / static_cast<double>(state.range(1)), 2};
 }
 
-void BM_BareLoop(benchmark::State& state) {
-  const size_t size = static_cast<size_t>(state.range(0));
-  const auto g = Gradient(1, state.range(0));
-  std::vector<float> u(size, 0.0f), v(size, 0.0f);
+void ReportGradientBytes(benchmark::State& state) {
+  state.SetBytesProcessed(state.iterations() * state.range(0) *
+                          static_cast<int64_t>(sizeof(float)));
+}
+
+void BM_BareMomentum(benchmark::State& state) {
+  const int64_t size = state.range(0);
+  const auto g = Normal(1, size);
+  AlignedBuffer<float> u(size), v(size);
   for (auto _ : state) {
-    for (size_t i = 0; i < size; ++i) {
-      u[i] = 0.9f * u[i] + g[i];
-      v[i] += u[i];
+    float* const pu = u.data();
+    float* const pv = v.data();
+    const float* const pg = g.data();
+    for (int64_t i = 0; i < size; ++i) {
+      pu[i] = 0.9f * pu[i] + pg[i];
+      pv[i] += pu[i];
     }
-    benchmark::DoNotOptimize(v.data());
     benchmark::ClobberMemory();
   }
-  RV_CHECK(std::isfinite(v[0]));
-  state.SetBytesProcessed(state.iterations() * state.range(0) *
-                          kBytesPerElement);
+  RV_CHECK(std::isfinite(v.data()[0]));
+  ReportGradientBytes(state);
+}
+
+void BM_BareFeedback(benchmark::State& state) {
+  const int64_t size = state.range(0);
+  const auto g = Normal(1, size);
+  AlignedBuffer<float> v(size);
+  for (auto _ : state) {
+    float* const pv = v.data();
+    const float* const pg = g.data();
+    for (int64_t i = 0; i < size; ++i) pv[i] += 10.0f * pg[i];
+    benchmark::ClobberMemory();
+  }
+  RV_CHECK(std::isfinite(v.data()[0]));
+  ReportGradientBytes(state);
 }
 
 // The whole stage: pass, selection, quantization, error feedback, commit.
 void BM_Pass(benchmark::State& state) {
-  const auto all = Gradient(1, state.range(0) + kWindows);
-  CompressedTensor sent;
-  auto compressor = WarmCompressor(all, PlanOf(state), &sent);
-  RV_CHECK_GT(sent.count(), 0);
-  int64_t step = kWarmSteps;
-  int64_t refreshes = 0;
-  for (auto _ : state) {
-    RV_CHECK(
-        compressor->Compress(GradientOfStep(all, ++step), PlanOf(state), &sent)
-            .ok());
-    compressor->Commit();
-    benchmark::DoNotOptimize(sent.positions.data());
-    refreshes += compressor->selector_state().steps_since_refresh == 0 ? 1 : 0;
-  }
-  state.counters["refreshes"] = benchmark::Counter(
-      static_cast<double>(refreshes), benchmark::Counter::kAvgIterations);
+  Rig rig(state.range(0),
+          state.range(2) == 0 ? MomentumForm::kNone : MomentumForm::kPlain,
+          PlanOf(state));
+  for (auto _ : state) state.SetIterationTime(rig.Step());
   state.SetLabel(PassTargets().front());
-  state.SetBytesProcessed(state.iterations() * state.range(0) *
-                          kBytesPerElement);
+  ReportGradientBytes(state);
 }
 
 void BM_Encode(benchmark::State& state) {
-  const auto all = Gradient(1, state.range(0) + kWindows);
-  CompressedTensor sent;
-  WarmCompressor(all, PlanOf(state), &sent);
+  const Rig rig(state.range(0), MomentumForm::kNone, PlanOf(state));
+  const CompressedTensor& sent = rig.sent();
   FrameEncoder encoder;
   encoder.Add(0, sent, 0, sent.size);
   const std::string bytes = encoder.Finish();
@@ -125,13 +151,12 @@ void BM_Encode(benchmark::State& state) {
 }
 
 void BM_Decode(benchmark::State& state) {
-  const auto all = Gradient(1, state.range(0) + kWindows);
-  CompressedTensor sent;
-  WarmCompressor(all, PlanOf(state), &sent);
+  const Rig rig(state.range(0), MomentumForm::kNone, PlanOf(state));
+  const CompressedTensor& sent = rig.sent();
   FrameEncoder encoder;
   encoder.Add(0, sent, 0, sent.size);
   const std::string bytes = encoder.Finish();
-  const int64_t table[] = {sent.size};
+  const SegmentTable table = {sent.size};
   for (auto _ : state) {
     auto decoded = DecodeFrames(bytes, table);
     RV_CHECK(decoded.ok() && (*decoded)[0].positions == sent.positions);
@@ -142,16 +167,26 @@ void BM_Decode(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * sent.count());
 }
 
-// A layer of ResNet-20 and one of ResNet-50; one element in so many is sent.
+// A layer of ResNet-20, one of ResNet-50, and all of it; one element in so many
+// is sent.
 void Sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"size", "one_in"})
       ->Args({36864, 1000})
       ->Args({2359296, 1000})
       ->Args({2359296, 100});
 }
+void SizesAndForms(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"size", "one_in", "form"})->UseManualTime();
+  for (const int64_t form : {0, 1}) {
+    benchmark->Args({36864, 1000, form})
+        ->Args({2359296, 1000, form})
+        ->Args({25557032, 1000, form});
+  }
+}
 
-BENCHMARK(BM_BareLoop)->ArgName("size")->Arg(36864)->Arg(2359296);
-BENCHMARK(BM_Pass)->Apply(Sizes);
+BENCHMARK(BM_BareMomentum)->ArgName("size")->Arg(36864)->Arg(25557032);
+BENCHMARK(BM_BareFeedback)->ArgName("size")->Arg(36864)->Arg(25557032);
+BENCHMARK(BM_Pass)->Apply(SizesAndForms);
 BENCHMARK(BM_Encode)->Apply(Sizes);
 BENCHMARK(BM_Decode)->Apply(Sizes);
 

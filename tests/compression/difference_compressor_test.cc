@@ -32,8 +32,8 @@ TEST(DifferenceCompressorTest, ViewAdvancesByWhatIsDecodedAndNothingElse) {
       auto view = before;
       DifferenceCompressor compressor;
       CompressedTensor sent;
-      RV_ASSERT_OK(
-          compressor.Compress(w, {density, bits}, absl::MakeSpan(view), &sent));
+      RV_ASSERT_OK(compressor.Compress(w, {density, bits}, {},
+                                       absl::MakeSpan(view), &sent));
       EXPECT_GT(sent.count(), 0);
       auto expected = before;
       for (int64_t i = 0; i < sent.count(); ++i) {
@@ -51,13 +51,13 @@ TEST(DifferenceCompressorTest, WorkersViewFollowsTheServersBitForBit) {
   std::vector<float> view = w;
   std::vector<float> workers = w;
   DifferenceCompressor compressor;
-  const std::vector<int64_t> table = {static_cast<int64_t>(kSize)};
+  const SegmentTable table = {static_cast<int64_t>(kSize)};
   for (uint64_t step = 0; step < 40; ++step) {
     const auto update = Normal(100 + step, kSize, 0.01f);
     for (size_t i = 0; i < kSize; ++i) w[i] += update[i];
     CompressedTensor sent;
     RV_ASSERT_OK(
-        compressor.Compress(w, {0.02, 8}, absl::MakeSpan(view), &sent));
+        compressor.Compress(w, {0.02, 8}, {}, absl::MakeSpan(view), &sent));
     FrameEncoder encoder;
     encoder.Add(0, sent, 0, static_cast<int64_t>(kSize));
     RV_ASSERT_OK_AND_ASSIGN(const auto updates,
@@ -74,7 +74,7 @@ TEST(DifferenceCompressorTest, ViewConvergesToWeightsThatRest) {
   CompressedTensor sent;
   for (int step = 0; step < 200; ++step) {
     RV_ASSERT_OK(
-        compressor.Compress(w, {0.05, 8}, absl::MakeSpan(view), &sent));
+        compressor.Compress(w, {0.05, 8}, {}, absl::MakeSpan(view), &sent));
   }
   for (size_t i = 0; i < w.size(); ++i) ASSERT_NEAR(view[i], w[i], 1e-4);
 }
@@ -92,7 +92,7 @@ TEST(DifferenceCompressorTest, ErrorIsWithinTheStatedBound) {
         std::vector<float> view(w.size(), 0.0f);
         DifferenceCompressor compressor;
         CompressedTensor sent;
-        RV_ASSERT_OK(compressor.Compress(w, {density, bits},
+        RV_ASSERT_OK(compressor.Compress(w, {density, bits}, {},
                                          absl::MakeSpan(view), &sent));
         double energy = 0;
         double error = 0;
@@ -115,7 +115,8 @@ TEST(DifferenceCompressorTest, EqualWeightsSendNothing) {
   auto view = w;
   DifferenceCompressor compressor;
   CompressedTensor sent;
-  RV_ASSERT_OK(compressor.Compress(w, {0.01, 8}, absl::MakeSpan(view), &sent));
+  RV_ASSERT_OK(
+      compressor.Compress(w, {0.01, 8}, {}, absl::MakeSpan(view), &sent));
   EXPECT_THAT(sent.positions, IsEmpty());
   EXPECT_EQ(view, w);
 }
@@ -129,12 +130,13 @@ TEST(DifferenceCompressorTest, WeightsThatAreNotFiniteChangeNothing) {
     auto w = Normal(7, 2000);
     CompressedTensor sent;
     RV_ASSERT_OK(
-        compressor.Compress(w, {0.01, 8}, absl::MakeSpan(view), &sent));
+        compressor.Compress(w, {0.01, 8}, {}, absl::MakeSpan(view), &sent));
     const auto state = compressor.selector_state();
     const auto view_then = view;
     w[1999] = bad;
-    EXPECT_THAT(compressor.Compress(w, {0.01, 8}, absl::MakeSpan(view), &sent),
-                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(
+        compressor.Compress(w, {0.01, 8}, {}, absl::MakeSpan(view), &sent),
+        StatusIs(absl::StatusCode::kInvalidArgument));
     EXPECT_EQ(view, view_then);
     EXPECT_EQ(compressor.selector_state(), state);
   }

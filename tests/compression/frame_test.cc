@@ -1,10 +1,10 @@
 #include "compression/frame.h"
-#include "common/base/crc32c.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,18 +13,21 @@
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "compression/bit_io.h"
-#include "compression/quantizer.h"
+#include "compression/frame_format.h"
 #include "compression/rice.h"
-#include "compression/selector.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/compression/test_util.h"
 #include "tests/testing/status_matchers.h"
 
 namespace rivulet {
 namespace {
 
+using ::rivulet::testing::Decoded;
 using ::rivulet::testing::IsOk;
 using ::rivulet::testing::IsOkAndHolds;
+using ::rivulet::testing::NormalVector;
+using ::rivulet::testing::Quantized;
 using ::rivulet::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -33,33 +36,10 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using Mode = SegmentUpdate::Mode;
 
-std::vector<float> Normal(uint64_t seed, int64_t n) {
-  RandomStream rng(seed, RandomPurpose::kTest);
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& v : values) v = static_cast<float>(rng.Normal());
-  return values;
-}
-
 // `density` 1 is dense.
 CompressedTensor Compressed(uint64_t seed, int64_t n, double density,
                             int bits) {
-  const auto values = Normal(seed, n);
-  CompressedTensor out;
-  if (density >= 1) {
-    QuantizeDense(values, bits, &out);
-  } else {
-    QuantizeSparse(values, SelectExact(values, TargetCount(n, density)), bits,
-                   &out);
-  }
-  return out;
-}
-
-std::vector<float> DecodedDense(const CompressedTensor& tensor) {
-  std::vector<float> dense(static_cast<size_t>(tensor.size), 0.0f);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    dense[tensor.Position(i)] = tensor.Decode(i);
-  }
-  return dense;
+  return Quantized(NormalVector(seed, n), {density, bits});
 }
 
 // A frame around `body`, its checksum right.
@@ -77,29 +57,29 @@ std::string Body(std::initializer_list<int> bytes) {
   return body;
 }
 
-constexpr uint8_t Layout(int positions, int values) {
-  return static_cast<uint8_t>(positions << 2 | values);
+constexpr int Form(int places, int values) {
+  return places << internal::kPlacesShift | values;
 }
 
 // The worked example of compression/README.md, to the byte.
 TEST(FrameTest, WorkedExampleOfTheReadme) {
   CompressedTensor sparse;
-  sparse.size = 1000;
-  sparse.value_bits = 8;
+  sparse.Reset(1000, /*is_dense=*/false, ValueCode::kBook);
   sparse.positions = {3, 130, 131, 700};
-  sparse.levels = {127, -5, 1, -127};
-  sparse.steps = {0.5f};
+  sparse.levels = {2, -1, 1, -1};
+  sparse.book = {0.5f, 1.0f};
   CompressedTensor dense;
-  dense.size = 3;
-  dense.dense = true;
-  dense.value_bits = 8;
+  dense.Reset(3, /*is_dense=*/true, ValueCode::kLinear8);
   dense.levels = {1, 0, -2};
   dense.steps = {0.25f};
-  FrameEncoder encoder;
+  const SegmentTable table({{10, false}, {3, true}, {1000, false}, {3, true}});
+  FrameEncoder encoder(&table);
   encoder.Add(2, sparse, 0, 1000);
   encoder.Add(3, dense, 0, 3);
-  EXPECT_EQ(absl::BytesToHexString(encoder.Finish()),
-            "0115041c04003f06fc000f077ffb01810084803e0100fef4c0109b");
+  encoder.Add(1, dense, 0, 3);
+  EXPECT_EQ(
+      absl::BytesToHexString(encoder.Finish()),
+      "021b025201803e803e0100fe0100fe0305040706fc000f07003f803f464a69d4d2");
 }
 
 TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {
@@ -109,7 +89,9 @@ TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {
     const int64_t n = 1 + rng.UniformInt(3000);
     const double density =
         seed % 4 == 0 ? 1.0 : std::pow(10, -3 * rng.UniformDouble());
-    const int bits = 8 << rng.UniformInt(3);
+    constexpr int kBits[] = {1, 2, 3, 4, 8, 16, 32};
+    const int bits = kBits[rng.UniformInt(7) % (density == 1 ? 4 : 7) +
+                           (density == 1 ? 3 : 0)];
     const auto tensor = Compressed(seed, n, density, bits);
 
     // Cut at random multiples of the quantization block.
@@ -128,16 +110,17 @@ TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {
     }
     rng.Shuffle(absl::MakeSpan(order));
 
-    FrameEncoder encoder;
+    const SegmentTable both(table);
+    FrameEncoder encoder(&both);
     for (const uint32_t s : order) {
       encoder.Add(s, tensor, cuts[s], cuts[s + 1]);
     }
-    const int64_t announced = encoder.size_bytes();
+    const int64_t estimate = encoder.size_bytes();
     const std::string bytes = encoder.Finish();
-    EXPECT_EQ(static_cast<int64_t>(bytes.size()), announced);
+    EXPECT_LE(static_cast<int64_t>(bytes.size()), estimate);
     EXPECT_TRUE(encoder.empty());
 
-    RV_ASSERT_OK_AND_ASSIGN(const auto updates, DecodeFrames(bytes, table));
+    RV_ASSERT_OK_AND_ASSIGN(const auto updates, DecodeFrames(bytes, both));
     std::vector<float> received(static_cast<size_t>(n), 0.0f);
     for (const SegmentUpdate& u : updates) {
       EXPECT_EQ(u.mode, tensor.dense ? Mode::kAddDense : Mode::kAddSparse);
@@ -145,14 +128,15 @@ TEST(FrameTest, EveryLayoutAndSliceRoundTrips) {
                         static_cast<size_t>(cuts[u.segment]),
                         static_cast<size_t>(table[u.segment])));
     }
-    EXPECT_EQ(received, DecodedDense(tensor));
+    EXPECT_EQ(received, Decoded(tensor));
   }
 }
 
 TEST(FrameTest, SegmentsAroundSixteenBitLengthsRoundTrip) {
   for (const int64_t n : {65535, 65536, 65537}) {
-    for (const int bits : {8, 16, 32}) {
+    for (const int bits : {1, 2, 4, 8, 16, 32}) {
       for (const double density : {0.0005, 0.4, 1.0}) {
+        if (density == 1 && bits < 4) continue;
         SCOPED_TRACE(absl::StrCat(n, " ", bits, " ", density));
         auto tensor = Compressed(5, n, density, bits);
         FrameEncoder encoder;
@@ -162,7 +146,7 @@ TEST(FrameTest, SegmentsAroundSixteenBitLengthsRoundTrip) {
         ASSERT_THAT(updates, SizeIs(1));
         std::vector<float> received(static_cast<size_t>(n), 0.0f);
         updates[0].ApplyTo(absl::MakeSpan(received));
-        EXPECT_EQ(received, DecodedDense(tensor));
+        EXPECT_EQ(received, Decoded(tensor));
       }
     }
   }
@@ -173,7 +157,7 @@ TEST(FrameTest, SegmentsAroundSixteenBitLengthsRoundTrip) {
 TEST(FrameTest, PositionsBeyondThirtyOneBitsRoundTrip) {
   constexpr int64_t kSize = std::numeric_limits<uint32_t>::max();
   CompressedTensor tensor;
-  tensor.size = kSize;
+  tensor.Reset(kSize, /*is_dense=*/false, ValueCode::kFloat);
   tensor.positions = {2147483646u, 2147483647u, 2147483648u, 4294967294u};
   tensor.values = {1, 2, 3, 4};
   FrameEncoder encoder;
@@ -229,10 +213,9 @@ TEST(FrameTest, ConcatenatedFramesDecodeInOrder) {
 TEST(FrameTest, EmptyFramesAndNoFramesAreLegal) {
   FrameEncoder encoder;
   EXPECT_TRUE(encoder.empty());
-  EXPECT_EQ(encoder.size_bytes(), 6);
   const std::string bytes = encoder.Finish();
   EXPECT_THAT(bytes, SizeIs(6));
-  EXPECT_THAT(DecodeFrames(bytes, {}), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(DecodeFrames(bytes, SegmentTable()), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(DecodeFrames("", {5}), IsOkAndHolds(IsEmpty()));
 }
 
@@ -256,8 +239,7 @@ TEST(FrameTest, SmallerOfRiceAndBitmapIsChosen) {
   // Rice 1.5.
   RandomStream rng(9, RandomPurpose::kTest);
   CompressedTensor half;
-  half.size = 8000;
-  half.value_bits = 8;
+  half.Reset(8000, /*is_dense=*/false, ValueCode::kLinear8);
   half.steps = {1.0f};
   for (uint32_t i = 0; i < 8000; ++i) {
     if (rng.UniformInt(2) == 0) continue;
@@ -266,15 +248,10 @@ TEST(FrameTest, SmallerOfRiceAndBitmapIsChosen) {
   }
   FrameEncoder encoder;
   encoder.Add(0, half, 0, 8000);
-  EXPECT_EQ(encoder.size_bytes(),
-            1 + 2 + 1 + 1 + 2 + 1000 +
-                static_cast<int64_t>(half.positions.size()) + 4);
+  EXPECT_EQ(encoder.Finish().size(),
+            1 + 2 + 1 + 1 + 1000 + 2 + half.positions.size() + 4);
 }
 
-// The size of a push that the format is made for: 60 segments of a ResNet-20 at
-// 0.1 %. Beyond values (a byte each) and the bits of the positions, a segment
-// costs its number, its layout, its count and a step of two bytes, and half a
-// byte of padding.
 TEST(FrameTest, NoFrameIsLargerThanItsBound) {
   EXPECT_EQ(MaxFrameBytes(0), 65536);
   EXPECT_EQ(MaxFrameBytes(1600), 4 * 1600 + 4 * 100 + 65536);
@@ -288,34 +265,97 @@ TEST(FrameTest, NoFrameIsLargerThanItsBound) {
     for (uint32_t segment = 0; segment < 500; ++segment) {
       encoder.Add(2 * segment, tensor, 0, kSize);
     }
-    EXPECT_LE(encoder.size_bytes(), MaxFrameBytes(500 * kSize)) << density;
+    EXPECT_LE(encoder.Finish().size(), MaxFrameBytes(500 * kSize)) << density;
   }
 }
 
-TEST(FrameTest, SegmentsCostFewBytesOfHeader) {
-  FrameEncoder encoder;
-  int64_t payload = 0;
-  for (uint32_t s = 0; s < 60; ++s) {
-    const auto tensor = Compressed(s, 5000, 0.001, 8);
-    payload += BestRice(tensor.positions, 0).num_bytes + tensor.count() + 2;
-    encoder.Add(s, tensor, 0, 5000);
+// The size of a push that the format is made for: 20 matrices of a ResNet-20 at
+// 0.1 %, and its 40 small tensors between them. Beyond the bits of positions
+// and values, and two bytes a tensor for its step or book, the frame costs some
+// bytes for all of each class.
+TEST(FrameTest, SmallSegmentsShareTheirHeads) {
+  std::vector<SegmentTable::Info> infos;
+  for (int i = 0; i < 20; ++i) {
+    infos.push_back({5000, false});
+    infos.push_back({32, true});
+    infos.push_back({32, true});
   }
-  EXPECT_LE(encoder.size_bytes() - payload, 60 * 3 + 8);
+  const SegmentTable table(infos);
+  FrameEncoder encoder(&table);
+  int64_t bits = 0;
+  int64_t parameters = 0;
+  std::vector<std::vector<float>> expected;
+  for (uint32_t s = 0; s < table.count(); ++s) {
+    const auto tensor = infos[s].small ? Compressed(s, 32, 1.0, 8)
+                                       : Compressed(s, 5000, 0.001, 1);
+    parameters += 2;
+    // 11.4 bits are the entropy of a position.
+    bits += infos[s].small ? 8 * 32 : tensor.count() * 12;
+    encoder.Add(s, tensor, 0, tensor.size);
+    expected.push_back(Decoded(tensor));
+  }
+  const std::string bytes = encoder.Finish();
+  EXPECT_LE(static_cast<int64_t>(bytes.size()), bits / 8 + parameters + 40);
+  RV_ASSERT_OK_AND_ASSIGN(const auto updates, DecodeFrames(bytes, table));
+  ASSERT_EQ(updates.size(), table.count());
+  for (const SegmentUpdate& u : updates) {
+    std::vector<float> target(expected[u.segment].size(), 0.0f);
+    u.ApplyTo(absl::MakeSpan(target));
+    EXPECT_EQ(target, expected[u.segment]) << u.segment;
+  }
 }
 
-std::string MixedFrame(std::vector<int64_t>* table) {
-  *table = {300, 300, 300, 4, 300};
-  FrameEncoder encoder;
+// Segments of which nothing is sent, and those of another class, lie between.
+TEST(FrameTest, GroupsOfEveryKindRoundTrip) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream rng(seed, RandomPurpose::kTest, 2);
+    std::vector<SegmentTable::Info> infos;
+    for (uint32_t i = 0; i < 1 + rng.UniformInt(12); ++i) {
+      infos.push_back({1 + rng.UniformInt(700), rng.UniformInt(3) == 0});
+    }
+    const SegmentTable table(infos);
+    FrameEncoder encoder(&table);
+    std::map<uint32_t, std::vector<float>> expected;
+    constexpr int kBits[] = {1, 2, 3, 4, 8, 16, 32};
+    const int bits = kBits[rng.UniformInt(7)];
+    for (uint32_t s = 0; s < table.count(); ++s) {
+      if (rng.UniformInt(6) == 0) continue;
+      const int64_t n = infos[s].size;
+      const auto tensor = infos[s].small
+                              ? Compressed(seed + s, n, 1.0, std::max(bits, 4))
+                              : Compressed(seed + s, n, 0.02, bits);
+      if (tensor.count() == 0) continue;
+      encoder.Add(s, tensor, 0, n);
+      expected[s] = Decoded(tensor);
+    }
+    RV_ASSERT_OK_AND_ASSIGN(const auto updates,
+                            DecodeFrames(encoder.Finish(), table));
+    ASSERT_EQ(updates.size(), expected.size());
+    for (const SegmentUpdate& u : updates) {
+      std::vector<float> target(expected[u.segment].size(), 0.0f);
+      u.ApplyTo(absl::MakeSpan(target));
+      EXPECT_EQ(target, expected[u.segment]) << u.segment;
+    }
+  }
+}
+
+// Blocks of one segment each, but for the last, which is a group of two.
+std::string MixedFrame(SegmentTable* table) {
+  *table = {300, 300, 300, 4, 300, 400, 500};
+  FrameEncoder encoder(table);
   encoder.Add(0, Compressed(1, 300, 0.02, 8), 0, 300);
   encoder.Add(2, Compressed(2, 300, 0.4, 16), 0, 300);
-  encoder.Add(1, Compressed(3, 300, 1.0, 8), 0, 300);
+  encoder.Add(1, Compressed(3, 300, 1.0, 4), 0, 300);
   encoder.AddExact(3, std::vector<float>{1, 2, 3, 4});
   encoder.Add(4, Compressed(4, 300, 0.05, 32), 0, 300);
+  encoder.Add(5, Compressed(5, 400, 0.02, 1), 0, 400);
+  encoder.Add(6, Compressed(6, 500, 0.05, 1), 0, 500);
   return encoder.Finish();
 }
 
 TEST(FrameTest, EveryFlippedBitIsAnError) {
-  std::vector<int64_t> table;
+  SegmentTable table;
   const std::string bytes = MixedFrame(&table);
   RV_ASSERT_OK(DecodeFrames(bytes, table));
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
@@ -330,7 +370,7 @@ TEST(FrameTest, EveryFlippedBitIsAnError) {
 }
 
 TEST(FrameTest, CutsAtEveryByteAreErrors) {
-  std::vector<int64_t> table;
+  SegmentTable table;
   const std::string bytes = MixedFrame(&table);
   for (size_t size = 1; size < bytes.size(); ++size) {
     EXPECT_THAT(DecodeFrames(bytes.substr(0, size), table),
@@ -341,7 +381,7 @@ TEST(FrameTest, CutsAtEveryByteAreErrors) {
 
 // The same with checksums that are right: a peer that cuts what it sends.
 TEST(FrameTest, BodiesCutAtEveryByteAreErrorsUnlessASegmentEndsThere) {
-  std::vector<int64_t> table;
+  SegmentTable table;
   const std::string bytes = MixedFrame(&table);
   const std::string body = bytes.substr(3, bytes.size() - 3 - 4);
   int whole = 0;
@@ -354,14 +394,14 @@ TEST(FrameTest, BodiesCutAtEveryByteAreErrorsUnlessASegmentEndsThere) {
           << updates.status();
     }
   }
-  EXPECT_EQ(whole, 5);  // after 0 to 4 of the 5 segments
+  EXPECT_EQ(whole, 6);  // after 0 to 5 of the 6 blocks
   EXPECT_THAT(DecodeFrames(FrameOf(body + "x"), table), Not(IsOk()));
 }
 
 // Random bodies with right checksums: whatever they hold, what comes out keeps
 // the promises of SegmentUpdate.
 TEST(FrameTest, RandomBodiesNeverBreakThePromises) {
-  std::vector<int64_t> table;
+  SegmentTable table;
   const std::string bytes = MixedFrame(&table);
   const std::string good = bytes.substr(3, bytes.size() - 3 - 4);
   int accepted = 0;
@@ -378,8 +418,8 @@ TEST(FrameTest, RandomBodiesNeverBreakThePromises) {
     if (!updates.ok()) continue;
     ++accepted;
     for (const SegmentUpdate& u : *updates) {
-      ASSERT_LT(u.segment, table.size());
-      const size_t n = static_cast<size_t>(table[u.segment]);
+      ASSERT_LT(u.segment, table.count());
+      const size_t n = static_cast<size_t>(table.size(u.segment));
       for (const float v : u.values) ASSERT_TRUE(std::isfinite(v));
       if (u.mode == Mode::kAddSparse) {
         ASSERT_EQ(u.values.size(), u.positions.size());
@@ -406,90 +446,137 @@ struct Forgery {
 
 TEST(FrameTest, ForgedBodiesAreRefusedForTheRightReason) {
   using Code = absl::StatusCode;
-  const int rice0 = Layout(0, 0), bitmap = Layout(32, 0), dense = Layout(33, 0);
-  const int dense16 = Layout(33, 1), dense32 = Layout(33, 2);
+  using namespace internal;  // NOLINT(google-build-using-namespace): its
+                             // numbers
+  const int rice = Form(kPlacesRice, kValuesLinear8);
+  const int rice_book = Form(kPlacesRice, kValuesBook2);
+  const int bitmap = Form(kPlacesBitmap, kValuesLinear8);
+  const int all = Form(kPlacesAll, kValuesLinear8);
+  const int all16 = Form(kPlacesAll, kValuesLinear16);
+  const int all4 = Form(kPlacesAll, kValuesLinear4);
+  const int all32 = Form(kPlacesAll, kValuesFloat);
+  // The second of five elements is 1: count, k, code, step, level.
+  const std::string good = Body({0, rice, 1, 0, 0x01, 0x80, 0x3F, 1});
   const Forgery forgeries[] = {
-      {"segment beyond the table", Body({10, rice0, 1, 0x80, 0x3F, 0, 1}),
-       Code::kOutOfRange, "segment 5; there are 2"},
-      {"negative segment", Body({1, rice0, 1, 0x80, 0x3F, 0, 1}),
+      {"segment beyond the table", Body({10, rice, 1, 0, 0, 0x80, 0x3F, 1}),
+       Code::kOutOfRange, "segment 5; there are 3"},
+      {"negative segment", Body({1, rice, 1, 0, 0, 0x80, 0x3F, 1}),
        Code::kOutOfRange, "segment -1"},
       {"segment beyond 32 bits",
-       Body({0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, rice0}),
+       Body({0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, rice}),
        Code::kOutOfRange, "32 bits"},
-      {"segment twice",
-       Body({0, rice0, 1, 0x80, 0x3F, 0, 1, 1, rice0, 1, 0x80, 0x3F, 0, 1}),
-       Code::kInvalidArgument, "twice"},
-      {"long varint", Body({0x80, 0x00, rice0, 1, 0x80, 0x3F, 0, 1}),
+      {"segment twice", good + Body({1, rice, 1, 0, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "segment 0 is twice"},
+      {"segment twice by a group",
+       Body({4, rice, 1, 0, 0, 0x80, 0x3F, 1}) +
+           Body({5, rice | kGroup, 2, 1, 0, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "segment 2 is twice"},
+      {"long varint", Body({0x80, 0x00, rice, 1, 0, 0, 0x80, 0x3F, 1}),
        Code::kInvalidArgument, "segment number"},
-      {"unknown value width", Body({0, Layout(33, 3)}), Code::kInvalidArgument,
-       "layout"},
-      {"unknown positions", Body({0, Layout(35, 0)}), Code::kInvalidArgument,
-       "layout"},
-      {"replacing with levels", Body({0, Layout(34, 0), 0, 0}),
-       Code::kInvalidArgument, "layout"},
-      {"no positions", Body({0, rice0, 0, 0x80, 0x3F}), Code::kInvalidArgument,
-       "without a position"},
+      {"all by a book", Body({0, Form(kPlacesAll, kValuesBook1)}),
+       Code::kInvalidArgument, "form 0x14"},
+      {"unknown places", Body({0, Form(4, kValuesFloat)}),
+       Code::kInvalidArgument, "form 0x20"},
+      {"replacing with levels", Body({0, Form(kPlacesReplace, kValuesLinear8)}),
+       Code::kInvalidArgument, "form"},
+      {"a code of levels that is not there", Body({0, rice_book | kAdaptive}),
+       Code::kInvalidArgument, "form"},
+      {"group of one", Body({0, rice | kGroup, 0, 1, 0, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "group of one"},
+      {"group beyond the table",
+       Body({0, rice | kGroup, 3, 1, 0, 0, 0x80, 0x3F, 1}), Code::kOutOfRange,
+       "4 segments from 0 on; there are 3"},
+      {"huge group",
+       Body({0, rice | kGroup, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F}),
+       Code::kOutOfRange, "there are 3"},
+      {"no positions", Body({0, rice, 0, 0, 0x80, 0x3F}),
+       Code::kInvalidArgument, "without a position"},
+      {"Rice parameter", Body({0, rice, 1, 32, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "parameter 32; allowed: 0 to 31"},
       {"forged count",
-       Body({0, rice0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x80, 0x3F, 0, 1}),
-       Code::kInvalidArgument, "positions announced"},
-      {"position beyond the segment", Body({0, rice0, 1, 0x80, 0x3F, 0x1F, 1}),
-       Code::kOutOfRange, "position 5 in a segment of 5"},
-      {"padding", Body({0, rice0, 1, 0x80, 0x3F, 0x80, 1}),
+       Body({0, rice, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "announced"},
+      {"position beyond the segment",
+       Body({0, rice, 1, 0, 0x1F, 0x80, 0x3F, 1}), Code::kOutOfRange,
+       "position 5 in a segment of 5"},
+      {"padding", Body({0, rice, 1, 0, 0x80, 0x80, 0x3F, 1}),
        Code::kInvalidArgument, "padding"},
-      {"bit beyond the segment", Body({0, bitmap, 0x80, 0x3F, 0x20, 1}),
-       Code::kOutOfRange, "position 5 in a segment of 5"},
-      {"empty bitmap", Body({0, bitmap, 0x80, 0x3F, 0}), Code::kInvalidArgument,
+      {"bit beyond the segment", Body({0, bitmap, 0x20, 0x80, 0x3F, 1}),
+       Code::kOutOfRange, "position 5 in a block of 5"},
+      {"empty bitmap", Body({0, bitmap, 0, 0x80, 0x3F}), Code::kInvalidArgument,
        "without a position"},
-      {"fewer values than positions", Body({0, bitmap, 0x80, 0x3F, 0x1F, 1, 2}),
+      {"fewer values than positions", Body({0, bitmap, 0x1F, 0x80, 0x3F, 1, 2}),
        Code::kInvalidArgument,
-       "5 positions announced, but 2 bytes are left for their values"},
-      {"negative step", Body({0, rice0, 1, 0x80, 0xBF, 0, 1}),
+       "5 values announced, but 4 bytes are left for them"},
+      {"no step", Body({0, rice, 1, 0, 0, 0x80}), Code::kInvalidArgument,
+       "steps is cut off"},
+      {"negative step", Body({0, rice, 1, 0, 0, 0x80, 0xBF, 1}),
        Code::kInvalidArgument, "step"},
-      {"infinite step", Body({0, dense, 0x80, 0x7F, 1, 1, 1, 1, 1}),
+      {"infinite step", Body({0, all, 0x80, 0x7F, 1, 1, 1, 1, 1}),
        Code::kInvalidArgument, "step"},
-      {"step that overflows", Body({0, dense, 0x7F, 0x7F, 1, 1, 1, 1, 2}),
+      {"step that overflows", Body({0, all, 0x7F, 0x7F, 1, 1, 1, 1, 2}),
        Code::kInvalidArgument, "value 4 is not finite"},
-      {"level -128", Body({0, dense, 0x80, 0x3F, 1, 1, 1, 1, 0x80}),
+      {"level -128", Body({0, all, 0x80, 0x3F, 1, 1, 1, 1, 0x80}),
        Code::kInvalidArgument, "-127 to 127"},
       {"level -32768",
-       Body({0, dense16, 0x80, 0x3F, 0, 0x80, 1, 1, 1, 1, 1, 1, 1, 1}),
+       Body({0, all16, 0x80, 0x3F, 0, 0x80, 1, 1, 1, 1, 1, 1, 1, 1}),
        Code::kInvalidArgument, "-32767 to 32767"},
-      {"NaN", Body({0, dense32, 0, 0, 0xC0, 0x7F, 0, 0, 0, 0, 0,
-                    0, 0,       0, 0, 0,    0,    0, 0, 0, 0, 0}),
+      {"level -8", Body({0, all4, 0x80, 0x3F, 0x11, 0x18, 0x01}),
+       Code::kInvalidArgument, "-7 to 7"},
+      {"padding of levels", Body({0, all4, 0x80, 0x3F, 0x11, 0x11, 0x11}),
+       Code::kInvalidArgument, "padding"},
+      {"book that falls",
+       Body({0, rice_book, 1, 0, 0, 0x80, 0x3F, 0x00, 0x3F, 1}),
+       Code::kInvalidArgument, "do not rise"},
+      {"book with a zero", Body({0, rice_book, 1, 0, 0, 0, 0, 0x80, 0x3F, 1}),
+       Code::kInvalidArgument, "do not rise"},
+      {"padding of symbols",
+       Body({0, rice_book, 1, 0, 0, 0x80, 0x3F, 0x80, 0x3F, 0x04}),
+       Code::kInvalidArgument, "padding"},
+      {"NaN", Body({0, all32, 0, 0, 0xC0, 0x7F, 0, 0, 0, 0, 0,
+                    0, 0,     0, 0, 0,    0,    0, 0, 0, 0, 0}),
        Code::kInvalidArgument, "value 0 is not finite"},
-      {"trailing byte", Body({0, rice0, 1, 0x80, 0x3F, 0, 1, 0}),
-       Code::kInvalidArgument, "layout is cut off"},
+      {"trailing byte", good + Body({0}), Code::kInvalidArgument,
+       "form is cut off"},
       {"segment without elements", Body({2, bitmap, 0x80, 0x3F}),
        Code::kInvalidArgument, "without elements"},
   };
   for (const Forgery& f : forgeries) {
-    EXPECT_THAT(DecodeFrames(FrameOf(f.body), {5, 0}),
+    EXPECT_THAT(DecodeFrames(FrameOf(f.body), {5, 0, 3}),
                 StatusIs(f.code, HasSubstr(f.message)))
         << f.what;
   }
-  // The plain form of what is forged above is accepted.
+  // The plain forms of what is forged above are accepted.
+  EXPECT_THAT(DecodeFrames(FrameOf(good), {5, 0, 3}), IsOk());
   EXPECT_THAT(
-      DecodeFrames(FrameOf(Body({0, rice0, 1, 0x80, 0x3F, 0, 1})), {5, 0}),
+      DecodeFrames(
+          FrameOf(Body({0, rice | kGroup, 2, 1, 0, 0x3F, 0x80, 0x3F, 1})),
+          {5, 0, 3}),
+      IsOk());
+  EXPECT_THAT(
+      DecodeFrames(
+          FrameOf(Body({0, rice_book, 1, 0, 0, 0x80, 0x3F, 0x80, 0x3F, 0x03})),
+          {5, 0, 3}),
       IsOk());
 }
 
 TEST(FrameTest, OtherVersionsAreNamed) {
   std::string bytes = FrameOf("");
-  bytes[0] = 2;
+  bytes[0] = 1;
   EXPECT_THAT(
-      DecodeFrames(bytes, {}),
-      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("version 2")));
+      DecodeFrames(bytes, SegmentTable()),
+      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("version 1")));
 }
 
 TEST(FrameTest, ForgedLengthIsACutFrame) {
   // 2^62 bytes announced.
-  std::string bytes = "\x01\x80\x80\x80\x80\x80\x80\x80\x80\x40";
-  EXPECT_THAT(DecodeFrames(bytes, {}),
+  std::string bytes = "\x02\x80\x80\x80\x80\x80\x80\x80\x80\x40";
+  EXPECT_THAT(DecodeFrames(bytes, SegmentTable()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("cut off")));
 }
 
 TEST(FrameTest, SameInputGivesTheSameBytes) {
-  std::vector<int64_t> table;
+  SegmentTable table;
   EXPECT_EQ(MixedFrame(&table), MixedFrame(&table));
 }
 
@@ -502,7 +589,8 @@ TEST(FrameDeathTest, DiesIfTheSenderMisusesIt) {
   EXPECT_DEATH(encoder.Add(0, dense, 256, 512), "already");
   CompressedTensor odd_step = dense;
   odd_step.steps[0] = 0.1f;
-  EXPECT_DEATH(encoder.Add(1, odd_step, 0, 600), "bfloat16");
+  encoder.Add(1, odd_step, 0, 600);
+  EXPECT_DEATH(encoder.Finish(), "bfloat16");
 }
 
 }  // namespace

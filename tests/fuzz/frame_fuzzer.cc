@@ -19,15 +19,24 @@
 namespace rivulet {
 namespace {
 
-// An ordinary table with an empty segment and the largest one.
-constexpr int64_t kTable[] = {300,  256, 1,
-                              5000, 0,   std::numeric_limits<uint32_t>::max()};
+// An ordinary table with small tensors, an empty segment and the largest one.
+const SegmentTable& Table() {
+  static const auto* const table =
+      new SegmentTable({{300, false},
+                        {256, true},
+                        {1, true},
+                        {5000, false},
+                        {0, false},
+                        {int64_t{std::numeric_limits<uint32_t>::max()}, false},
+                        {40, true}});
+  return *table;
+}
 
 void CheckUpdate(const SegmentUpdate& update, size_t input_bytes) {
-  RV_CHECK_LT(update.segment, std::size(kTable));
-  const uint64_t size = static_cast<uint64_t>(kTable[update.segment]);
-  // A value takes a byte at least: memory is bounded by the input.
-  RV_CHECK_LE(update.values.size(), input_bytes);
+  RV_CHECK_LT(update.segment, Table().count());
+  const uint64_t size = static_cast<uint64_t>(Table().size(update.segment));
+  // A value takes a bit at least: memory is bounded by the input.
+  RV_CHECK_LE(update.values.size(), 8 * input_bytes);
   for (const float v : update.values) RV_CHECK(std::isfinite(v));
   if (update.mode != SegmentUpdate::Mode::kAddSparse) {
     RV_CHECK_EQ(update.values.size(), size);
@@ -43,12 +52,13 @@ void CheckUpdate(const SegmentUpdate& update, size_t input_bytes) {
 }
 
 void Decode(absl::string_view bytes) {
-  const auto updates = DecodeFrames(bytes, kTable);
+  const auto updates = DecodeFrames(bytes, Table());
   if (!updates.ok()) return;
   for (const SegmentUpdate& update : *updates) {
     CheckUpdate(update, bytes.size());
-    if (kTable[update.segment] > 5000) continue;
-    std::vector<float> target(static_cast<size_t>(kTable[update.segment]));
+    const int64_t size = Table().size(update.segment);
+    if (size > 5000) continue;
+    std::vector<float> target(static_cast<size_t>(size));
     update.ApplyTo(absl::MakeSpan(target));
   }
 }

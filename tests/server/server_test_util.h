@@ -83,7 +83,7 @@ inline TestPush MakePush(const ShardCore& core, int rank, int64_t step,
                          uint32_t samples, double density = 1.0,
                          uint64_t seed = 7) {
   TestPush push;
-  FrameEncoder encoder;
+  FrameEncoder encoder(&core.plan().segment_table(core.shard()));
   RandomStream rng(
       seed, RandomPurpose::kTest,
       static_cast<uint64_t>(step) * 1000 + static_cast<uint64_t>(rank));
@@ -104,12 +104,6 @@ inline TestPush MakePush(const ShardCore& core, int rank, int64_t step,
   push.bytes = encoder.Finish();
   push.commit = CommitOf(push.bytes, samples);
   return push;
-}
-
-inline std::vector<int64_t> SegmentSizes(const ShardCore& core) {
-  std::vector<int64_t> sizes;
-  for (const Segment& s : core.segments()) sizes.push_back(s.size());
-  return sizes;
 }
 
 // All segments' w or v̂ end to end.

@@ -22,7 +22,6 @@ using ::rivulet::testing::CoreOf;
 using ::rivulet::testing::IsOk;
 using ::rivulet::testing::MakePush;
 using ::rivulet::testing::PlanOf;
-using ::rivulet::testing::SegmentSizes;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TestPush;
@@ -154,13 +153,16 @@ TEST(ShardCoreTest, WorkersThatApplyTheUpdatesHoldTheView) {
   config.train.max_steps = 41;
   const auto plan = PlanOf(config);
   auto core = CoreOf(plan);
-  const std::vector<int64_t> sizes = SegmentSizes(*core);
+  std::vector<int64_t> sizes;
+  for (const Segment& s : core->segments()) sizes.push_back(s.size());
   std::vector<float> worker = View(*core);
   EXPECT_EQ(worker, Weights(*core));
   while (core->version() < plan->total_steps()) {
     const auto update = DoStep(*core, {0, 1}, 0.2);
     EXPECT_EQ(update->end.version(), static_cast<uint64_t>(core->version()));
-    RV_ASSERT_OK_AND_ASSIGN(auto changes, DecodeFrames(update->bytes, sizes));
+    RV_ASSERT_OK_AND_ASSIGN(
+        auto changes,
+        DecodeFrames(update->bytes, core->plan().segment_table(core->shard())));
     for (const SegmentUpdate& change : changes) {
       const int64_t offset = std::accumulate(
           sizes.begin(), sizes.begin() + change.segment, int64_t{0});

@@ -26,6 +26,7 @@ class BufferModel final : public Model {
   const Manifest& manifest() const override { return manifest_; }
   absl::Span<float> parameter(int) override { return {}; }
   absl::Span<const float> gradient(int) const override { return {}; }
+  AlignedBuffer<float>& gradient_buffer(int) override { return gradient_; }
   absl::Span<float> buffer(int i) override {
     return i == 0 ? absl::MakeSpan(a) : absl::MakeSpan(b);
   }
@@ -56,6 +57,7 @@ class BufferModel final : public Model {
   std::vector<int64_t> sizes;
 
  private:
+  AlignedBuffer<float> gradient_;
   Manifest manifest_;
 };
 

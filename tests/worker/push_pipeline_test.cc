@@ -1,5 +1,6 @@
 #include "worker/push_pipeline.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -35,7 +36,7 @@ class Rig {
       streams.push_back(std::make_unique<RecordingStream>(s));
       shards.push_back(streams.back().get());
     }
-    auto made = PushPipeline::Create(plan, shards);
+    auto made = PushPipeline::Create(plan, {}, shards);
     RV_CHECK(made.ok()) << made.status().ToString();
     pipeline = *std::move(made);
   }
@@ -56,8 +57,12 @@ class Rig {
   absl::Status PushAll(int64_t step, const Tensors& gradients,
                        const Tensors& parameters, float scale = 1) {
     pipeline->BeginStep(step);
+    buffers.resize(gradients.size());
     for (size_t i = gradients.size(); i-- > 0;) {
-      RV_RETURN_IF_ERROR(pipeline->OnGradient(static_cast<int>(i), gradients[i],
+      buffers[i] =
+          AlignedBuffer<float>(static_cast<int64_t>(gradients[i].size()));
+      std::copy(gradients[i].begin(), gradients[i].end(), buffers[i].data());
+      RV_RETURN_IF_ERROR(pipeline->OnGradient(static_cast<int>(i), &buffers[i],
                                               scale, parameters[i]));
     }
     return absl::OkStatus();
@@ -73,9 +78,8 @@ class Rig {
       const RecordedPush& push = streams[s]->pushes.at(n);
       EXPECT_EQ(push.commit.crc32c(), Crc32c(push.bytes())) << "shard " << s;
       const auto segments = plan->partition().OfShard(static_cast<int>(s));
-      std::vector<int64_t> sizes;
-      for (const Segment& segment : segments) sizes.push_back(segment.size());
-      auto updates = DecodeFrames(push.bytes(), sizes);
+      auto updates =
+          DecodeFrames(push.bytes(), plan->segment_table(static_cast<int>(s)));
       EXPECT_THAT(updates, IsOk());
       for (const SegmentUpdate& update : *updates) {
         const Segment& segment = segments[update.segment];
@@ -107,6 +111,7 @@ class Rig {
     return states;
   }
 
+  std::vector<AlignedBuffer<float>> buffers;  // gradients of the step
   std::shared_ptr<const RunPlan> plan;
   std::vector<std::unique_ptr<RecordingStream>> streams;
   std::unique_ptr<PushPipeline> pipeline;

@@ -38,13 +38,10 @@ class PoisonedModel final : public Model {
   const Manifest& manifest() const override { return model_->manifest(); }
   absl::Span<float> parameter(int i) override { return model_->parameter(i); }
   absl::Span<const float> gradient(int i) const override {
-    if (i != 0 || poisons_ == nullptr || !poisons_(passes_ - 1)) {
-      return model_->gradient(i);
-    }
-    const absl::Span<const float> g = model_->gradient(i);
-    poison_.assign(g.begin(), g.end());
-    poison_[1] = std::numeric_limits<float>::quiet_NaN();
-    return poison_;
+    return model_->gradient(i);
+  }
+  AlignedBuffer<float>& gradient_buffer(int i) override {
+    return model_->gradient_buffer(i);
   }
   absl::Span<float> buffer(int i) override { return model_->buffer(i); }
   void ParametersChanged() override { model_->ParametersChanged(); }
@@ -54,7 +51,13 @@ class PoisonedModel final : public Model {
     return model_->Forward(images, labels);
   }
   void Backward(const std::function<void(int)>& ready) override {
-    model_->Backward(ready);
+    model_->Backward([&](int i) {
+      if (i == 0 && poisons_ != nullptr && poisons_(passes_ - 1)) {
+        model_->gradient_buffer(0).data()[1] =
+            std::numeric_limits<float>::quiet_NaN();
+      }
+      ready(i);
+    });
   }
   LossResult Evaluate(absl::Span<const float> images,
                       absl::Span<const int32_t> labels) override {
@@ -67,7 +70,6 @@ class PoisonedModel final : public Model {
   const std::unique_ptr<Model> model_;
   const std::function<bool(int)> poisons_;
   int passes_ = 0;
-  mutable std::vector<float> poison_;
 };
 
 // One worker with all that belongs to it.
@@ -136,7 +138,7 @@ class Cluster {
           shards[s].get(), static_cast<int>(s), rank));
       streams.push_back(worker->streams.back().get());
     }
-    worker->pipeline = *PushPipeline::Create(plan, streams);
+    worker->pipeline = *PushPipeline::Create(plan, {}, streams);
     worker->options.rank = rank;
     workers.push_back(std::move(worker));
   }

@@ -24,7 +24,7 @@ struct Rig {
   explicit Rig(uint64_t seed, const std::string& policy = "fixed")
       : plan(PlanOf(SmallConfig(policy, 1, 1))), stream(0) {
     model = *CreateModel(plan->model_options(), {.threads = 1});
-    pipeline = *PushPipeline::Create(plan, {&stream});
+    pipeline = *PushPipeline::Create(plan, {}, {&stream});
     RandomStream rng(seed, RandomPurpose::kTest);
     const auto fill = [&](absl::Span<float> values) {
       for (float& x : values) x = static_cast<float>(rng.Normal());
@@ -35,8 +35,7 @@ struct Rig {
       if (c == nullptr) continue;
       fill(c->momentum());
       fill(c->residual());
-      c->set_selector_state(
-          {.threshold = rng.UniformFloat(), .steps_since_refresh = 5});
+      c->set_selector_state({.threshold = rng.UniformFloat()});
     }
   }
   TensorFile Save() {
@@ -105,7 +104,7 @@ TEST(WorkerCheckpointTest, RefusesDamageAndChangesNothing) {
       file.metadata.begin(), file.metadata.end(),
       [](const auto& m) { return m.first.rfind("selector.", 0) == 0; });
   ASSERT_NE(selector, file.metadata.end());
-  selector->second = "12";
+  selector->second = "-12";
   EXPECT_THAT(two.Restore(file),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("selector")));
   ExpectSame(two.Save(), before);

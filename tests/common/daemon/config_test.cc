@@ -148,8 +148,8 @@ TEST(ConfigTest, OutOfRangeValuesAreRefused) {
   ExpectRefused("optimizer: {clip_norm: -1}\n", "run.yaml:1: ", {"found -1"});
   ExpectRefused("compression: {density: 0}\n",
                 "run.yaml:1: ", {"found 0", "above 0, up to 1"});
-  ExpectRefused("compression: {value_bits: 4}\n",
-                "run.yaml:1: ", {"found 4", "8, 16 or 32"});
+  ExpectRefused("compression: {value_bits: 5}\n",
+                "run.yaml:1: ", {"found 5", "1, 2, 3, 4, 8, 16 or 32"});
   ExpectRefused("compression: {compensation: 1.5}\n",
                 "run.yaml:1: ", {"found 1.5", "from 0 to 1"});
   ExpectRefused("checkpoint: {keep: 0}\n", "run.yaml:1: ", {"found 0"});

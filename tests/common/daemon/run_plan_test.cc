@@ -5,6 +5,7 @@
 #include <memory>
 #include <numbers>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -220,17 +221,132 @@ TEST(RunPlanTest, MomentumLivesInOnePlace) {
     EXPECT_EQ(plan->momentum_on_shard(), shard);
     EXPECT_EQ(plan->shard_optimizer().momentum, shard ? 0.9 : 0.0);
     EXPECT_EQ(plan->shard_optimizer().nesterov, shard);
-    EXPECT_EQ(plan->compressor_options().momentum, shard ? 0.0 : 0.9);
-    EXPECT_EQ(plan->compressor_options().form,
+    EXPECT_EQ(plan->compressor_options(kWeight).momentum, shard ? 0.0 : 0.9);
+    EXPECT_EQ(plan->compressor_options(kWeight).form,
               shard ? MomentumForm::kNone : MomentumForm::kNesterov);
-    EXPECT_EQ(plan->compressor_options().compensation, shard ? 0.0 : 0.5);
-    EXPECT_EQ(plan->compressor_options().mask, !shard);
+    EXPECT_EQ(plan->compressor_options(kWeight).compensation,
+              shard ? 0.0 : 0.5);
+    EXPECT_EQ(plan->compressor_options(kWeight).mask, !shard);
   }
   Config config = SmallConfig();
   config.optimizer.nesterov = false;
-  EXPECT_EQ(Plan(config)->compressor_options().form, MomentumForm::kPlain);
+  EXPECT_EQ(Plan(config)->compressor_options(kWeight).form,
+            MomentumForm::kPlain);
   config.optimizer.momentum = 0;
-  EXPECT_EQ(Plan(config)->compressor_options().form, MomentumForm::kNone);
+  EXPECT_EQ(Plan(config)->compressor_options(kWeight).form,
+            MomentumForm::kNone);
+}
+
+TEST(RunPlanTest, FullCompensationNeedsNoMomentumBuffer) {
+  Config config = FixedConfig();
+  config.compression.compensation = 1;
+  const auto weight = Plan(config)->compressor_options(kWeight);
+  EXPECT_EQ(weight.form, MomentumForm::kNone);
+  EXPECT_DOUBLE_EQ(weight.gain, 10);
+  RV_EXPECT_OK(weight.Validate());
+  // What is sent whole keeps its momentum, unmasked.
+  const auto bias = Plan(config)->compressor_options(kBias);
+  EXPECT_EQ(bias.form, MomentumForm::kNesterov);
+  EXPECT_FALSE(bias.mask);
+  EXPECT_EQ(bias.gain, 1);
+  RV_EXPECT_OK(bias.Validate());
+  // Where nothing is left behind it is momentum SGD, as without compression.
+  config.compression.policy = "lossless";
+  EXPECT_EQ(Plan(config)->compressor_options(kWeight).form,
+            MomentumForm::kNesterov);
+}
+
+// Over small_every steps each small tensor is sent once, both ways, and each
+// step sends its share of them.
+TEST(RunPlanTest, SmallTensorsTakeTurns) {
+  Config config = FixedConfig();
+  config.model.name = "resnet20";
+  config.compression.small_form = "round_robin";
+  config.compression.small_bits = 4;
+  config.cluster.shards = 2;
+  const auto plan = Plan(config);
+  const auto& parameters = plan->manifest().parameters;
+  std::vector<int> turns(parameters.size(), 0);
+  int64_t all = 0;
+  std::vector<int64_t> sent(8, 0);
+  for (int64_t step = 80; step < 88; ++step) {
+    for (size_t t = 0; t < parameters.size(); ++t) {
+      if (!parameters[t].is_small()) continue;
+      const int tensor = static_cast<int>(t);
+      const TensorPlan up = plan->Up(tensor, step);
+      EXPECT_EQ(up.silent(), plan->Down(tensor, step).silent());
+      if (step == 80) all += parameters[t].num_elements();
+      if (up.silent()) continue;
+      EXPECT_EQ(up, (TensorPlan{1.0, 4}));
+      ++turns[t];
+      sent[static_cast<size_t>(step % 8)] += parameters[t].num_elements();
+    }
+  }
+  for (size_t t = 0; t < parameters.size(); ++t) {
+    EXPECT_EQ(turns[t], parameters[t].is_small() ? 1 : 0);
+  }
+  // An eighth each, but for a tensor more or less on each shard.
+  for (const int64_t elements : sent) {
+    EXPECT_NEAR(static_cast<double>(elements), static_cast<double>(all) / 8,
+                2 * 64);
+  }
+}
+
+TEST(RunPlanTest, SmallTensorsMayBeSparse) {
+  Config config = FixedConfig();
+  config.cluster.workers = 4;
+  config.compression.small_form = "sparse";
+  config.compression.small_density = 0.02;
+  const auto plan = Plan(config);
+  EXPECT_EQ(plan->Up(kBias, 5), (TensorPlan{0.02, 8}));
+  EXPECT_DOUBLE_EQ(plan->Down(kBias, 5).density, 0.04);
+  EXPECT_TRUE(plan->compressor_options(kBias).mask);
+}
+
+TEST(RunPlanTest, LevelsAndRoundingReachEveryPlan) {
+  Config config = FixedConfig();
+  config.compression.value_bits = 2;
+  config.compression.rounding = "stochastic";
+  config.compression.levels = "steps";
+  config.compression.down.value_bits = 3;
+  const auto plan = Plan(config);
+  for (const TensorPlan& p : {plan->Up(kWeight, 3), plan->Down(kWeight, 3),
+                              plan->Up(kBias, 3), plan->Down(kBias, 3)}) {
+    EXPECT_EQ(p.rounding, Rounding::kStochastic);
+    EXPECT_EQ(p.level_fit, LevelFit::kSteps);
+    RV_EXPECT_OK(p.Validate());
+  }
+  EXPECT_EQ(plan->Up(kWeight, 3).value_bits, 2);
+  EXPECT_EQ(plan->Down(kWeight, 3).value_bits, 3);
+}
+
+// Whatever is configured, a plan is one that the compressors take.
+TEST(RunPlanTest, EveryPlanIsValid) {
+  for (const int64_t bits : {1, 2, 3, 4, 8, 16, 32}) {
+    for (const double density : {0.05, 0.59, 0.61, 1.0}) {
+      Config config = FixedConfig();
+      config.compression.value_bits = bits;
+      config.compression.down.value_bits = bits;
+      config.compression.density = density;
+      const auto plan = Plan(config);
+      for (const int64_t step : {0, 318, 319}) {
+        RV_EXPECT_OK(plan->Up(kWeight, step).Validate());
+        RV_EXPECT_OK(plan->Down(kWeight, step).Validate());
+      }
+    }
+  }
+}
+
+TEST(RunPlanTest, DensityMustFitTheRunUnlessAllowed) {
+  Config config = FixedConfig();
+  config.compression.density = 0.001;  // 320 steps
+  EXPECT_THAT(
+      RunPlan::Create(config),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("min_moves")));
+  config.compression.min_moves = 0.25;
+  RV_EXPECT_OK(RunPlan::Create(config));
+  config.compression.min_moves = 0;
+  RV_EXPECT_OK(RunPlan::Create(config));
 }
 
 TEST(RunPlanTest, LearningRateFollowsTheConfiguredLength) {
