@@ -110,16 +110,6 @@ bool ReadDuration(const std::string& text, absl::Duration* value) {
   return false;
 }
 
-std::string DurationText(absl::Duration value) {
-  if (value == absl::ZeroDuration()) return "0s";
-  for (const DurationUnit& unit : kUnits) {
-    if (value % unit.length == absl::ZeroDuration()) {
-      return absl::StrCat(value / unit.length, unit.name);
-    }
-  }
-  return absl::StrCat(absl::ToInt64Milliseconds(value), "ms");
-}
-
 bool ReadPlain(const YamlValue& value, int64_t* out) {
   return ReadWhole(value.text, out);
 }
@@ -261,7 +251,7 @@ std::string Format(const KeySpec&, int64_t value) {
 }
 std::string Format(const KeySpec&, double value) { return FormatNumber(value); }
 std::string Format(const KeySpec&, absl::Duration value) {
-  return DurationText(value);
+  return FormatDurationValue(value);
 }
 std::string Format(const KeySpec& key, const std::string& value) {
   if (!key.choices.empty()) return value;
@@ -307,8 +297,8 @@ std::string DescribeText(TextForm form) {
 // A duration's bounds, which the table has in seconds.
 std::string DescribeDuration(const KeySpec& key) {
   return absl::StrCat("a whole number and a unit (ms, s, min, h), from ",
-                      DurationText(absl::Seconds(key.min)), " to ",
-                      DurationText(absl::Seconds(key.max)));
+                      FormatDurationValue(absl::Seconds(key.min)), " to ",
+                      FormatDurationValue(absl::Seconds(key.max)));
 }
 
 template <typename T>
@@ -341,6 +331,16 @@ const T& FieldOf(KeySpec::Access<T> access, const Config& config) {
 }
 
 }  // namespace
+
+std::string FormatDurationValue(absl::Duration value) {
+  if (value == absl::ZeroDuration()) return "0s";
+  for (const DurationUnit& unit : kUnits) {
+    if (value % unit.length == absl::ZeroDuration()) {
+      return absl::StrCat(value / unit.length, unit.name);
+    }
+  }
+  return absl::StrCat(absl::ToInt64Milliseconds(value), "ms");
+}
 
 absl::Status SetKey(const KeySpec& key, const YamlValue& value,
                     Config* config) {

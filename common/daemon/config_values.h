@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/daemon/config.h"
 #include "common/daemon/config_keys.h"
 #include "common/daemon/yaml_tree.h"
@@ -32,6 +33,10 @@ bool IsTextKey(const KeySpec& key);
 // What a value may be, for messages and the reference: "a whole number from 1
 // to 1024", "batch or group".
 std::string DescribeAllowed(const KeySpec& key);
+
+// The value with the longest unit that divides it, as a config takes it:
+// "90s", "2min".
+std::string FormatDurationValue(absl::Duration value);
 
 // The shortest text that reads back as `value`.
 std::string FormatNumber(double value);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -80,6 +81,13 @@ absl::Status RunMember::FindCheckpoints() {
 
 absl::Status RunMember::Join(const std::string& manifest_hash,
                              const std::string& address) {
+  // The run folder's config.yaml of `rivulet train` has it.
+  if (absl::EndsWith(config_.cluster.controller, ":0")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.controller: found ", config_.cluster.controller,
+        ", which lets the controller pick a port; allowed: the address that it "
+        "then says it listens on"));
+  }
   manifest_hash_ = manifest_hash;
   SessionClient::Options join;
   join.controller = config_.cluster.controller;

@@ -7,8 +7,11 @@
 # Needs Debian's python3-torch. Prints a line a round, in images/s, then the
 # medians and the ratios.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+self=$(readlink -f "$0")
+cd "$(dirname "$self")/../.."
+case "${1:-}" in -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$self"; exit ;; esac
 rounds=${1:-5}
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "bench_model.sh: ROUNDS is $rounds (allowed: 1 or more)" >&2; exit 2; }
 python=/usr/bin/python3
 "$python" -c 'import torch' 2>/dev/null || { echo "bench_model.sh: python3-torch is needed" >&2; exit 2; }
 scripts/build.sh

@@ -10,10 +10,12 @@
 # arm adds a line to FILE, unless it ended in the same bits as one that is there,
 # and the table is printed at the end.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+self=$(readlink -f "$0")
+cd "$(dirname "$self")/../.."
 
 data='' seed=1 epochs=30 out=runs/experiments/cifar10 arms="dense dgc" csv=docs/results/cifar10.csv
 while [ $# -gt 0 ]; do
+  case "$1" in -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$self"; exit ;; esac
   [ $# -ge 2 ] || { echo "cifar10.sh: $1 needs a value" >&2; exit 2; }
   case "$1" in
     --data) data=$2 ;;

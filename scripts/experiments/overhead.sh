@@ -9,9 +9,11 @@
 #
 # DIR holds CIFAR-10's binary files. Prints a line a round, then the median.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+self=$(readlink -f "$0")
+cd "$(dirname "$self")/../.."
 data='' rounds=3
 while [ $# -gt 0 ]; do
+  case "$1" in -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$self"; exit ;; esac
   [ $# -ge 2 ] || { echo "overhead.sh: $1 needs a value" >&2; exit 2; }
   case "$1" in
     --data) data=$2 ;;

@@ -48,7 +48,8 @@ TEST_F(ProgramTest, KilledWorkerEndsTheRunAndIsNamed) {
       "rivulet", {"train", WriteConfig(LongConfig()), "--run-dir", RunDir()});
   WaitForMetrics();
   SignalWorker(1, SIGKILL);
-  ExpectOneLine(End(*train), kExitFailure, "worker-1: was killed by signal 9");
+  ExpectOneLine(End(*train), kExitUnavailable,
+                "worker-1: was killed by signal 9");
   ExpectNothingLeft();
 }
 

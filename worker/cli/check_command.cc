@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/config.h"
+#include "common/daemon/config_values.h"
 #include "common/daemon/run_plan.h"
 #include "worker/cli/commands.h"
 #include "worker/cli/progress.h"
@@ -24,18 +25,19 @@ struct CheckArguments {
   bool keys = false;
 };
 
-// Arrays of one fp32 number a parameter: weights and gradients; momentum and
-// residual, each as before and after the step under way; w, v̂ and the sum of
-// the pushes, beside a momentum of its own.
+// Arrays of one fp32 number a parameter: weights and gradients; the residual,
+// and with momentum that and the residual of the step under way; w, v̂ and the
+// sum of the pushes, beside a momentum of its own.
 constexpr double kWorkerArrays = 2;
-constexpr double kCompressorArrays = 4;
+constexpr double kResidualArrays = 1;
+constexpr double kMomentumArrays = 2;
 constexpr double kShardArrays = 3;
 
 std::string Checkpoints(const CheckpointConfig& config) {
   const bool timed = config.every > absl::ZeroDuration();
   std::vector<std::string> when;
   if (timed) {
-    when.push_back(absl::StrCat("every ", absl::FormatDuration(config.every)));
+    when.push_back(absl::StrCat("every ", FormatDurationValue(config.every)));
   }
   if (config.every_steps > 0) {
     when.push_back(absl::StrCat("every ", config.every_steps, " steps"));
@@ -64,7 +66,13 @@ void PrintPlan(const RunPlan& plan) {
         HumanBytes(4.0 * plan.partition().elements_of_shard(shard)).c_str());
   }
   std::printf("\n");
-  const bool compresses = config.compression.policy != "none";
+  double worker_arrays = kWorkerArrays;
+  if (!plan.momentum_on_shard()) {
+    worker_arrays += kResidualArrays;
+    if (!config.compression.folds_momentum() && config.optimizer.momentum > 0) {
+      worker_arrays += kMomentumArrays;
+    }
+  }
   int64_t most = 0;
   for (int shard = 0; shard < plan.partition().num_shards(); ++shard) {
     most = std::max(most, plan.partition().elements_of_shard(shard));
@@ -72,9 +80,7 @@ void PrintPlan(const RunPlan& plan) {
   std::printf(
       "memory       at least %s a worker and %s a shard, without activations "
       "and messages\n",
-      HumanBytes(4.0 * parameters *
-                 (kWorkerArrays + (compresses ? kCompressorArrays : 0)))
-          .c_str(),
+      HumanBytes(4.0 * parameters * worker_arrays).c_str(),
       HumanBytes(4.0 * most *
                  (kShardArrays + (plan.shard_optimizer().momentum > 0 ? 1 : 0)))
           .c_str());

@@ -81,6 +81,12 @@ absl::Status Eval(const EvalArguments& arguments) {
         weights.string(),
         is_run ? " is not there: has this run finished?" : " is not there"));
   }
+  if (arguments.config.empty() &&
+      !std::filesystem::exists(config_path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", arguments.target, " without ", config_path,
+        " beside it; allowed: a run folder, or weights with --config"));
+  }
   RV_ASSIGN_OR_RETURN(const Config config,
                       LoadConfig(config_path, arguments.overrides));
   RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,

@@ -189,7 +189,10 @@ bool LocalCluster::EndedByUs(const Child& child, const ChildExit& exit) const {
 absl::Status LocalCluster::Reason(Child& child) const {
   child.WaitFor(absl::ZeroDuration());
   const ChildExit exit = child.Poll().value_or(ChildExit{});
-  const absl::StatusCode code = StatusCodeOfExit(exit.code);
+  // A process that was killed went away: a retry may help.
+  const absl::StatusCode code = exit.signal != 0
+                                    ? absl::StatusCode::kUnavailable
+                                    : StatusCodeOfExit(exit.code);
   std::string reason = child.LastWord();
   // The controller speaks for the run.
   const bool verdict = &child == children_[0].get() && !reason.empty();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "common/base/sync.h"
 #include "common/daemon/child_process.h"
 #include "common/daemon/config.h"
+#include "common/daemon/exit_codes.h"
 #include "common/daemon/grpc_util.h"
 #include "common/daemon/run_folder.h"
 #include "common/daemon/run_plan.h"
@@ -110,6 +112,14 @@ std::string ResumeCommand(const TrainArguments& arguments,
   return ShellCommand(words);
 }
 
+// Whether the run has begun to leave something to go on from.
+bool HasCheckpoints(const std::string& run_dir) {
+  std::error_code error;  // what cannot be looked at is not there
+  const std::filesystem::path folder = RunPaths(run_dir).checkpoints();
+  return std::filesystem::is_directory(folder, error) &&
+         !std::filesystem::is_empty(folder, error);
+}
+
 // Signals that come closer together than this are one: a terminal and a program
 // such as timeout may each send theirs.
 constexpr absl::Duration kOneInterrupt = absl::Milliseconds(300);
@@ -193,7 +203,15 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
   ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0, absl::Seconds(10),
                           options.resume);
   absl::Status result = Follow(*cluster, printer);
-  if (!result.ok() && !absl::IsCancelled(result)) return result;
+  if (!result.ok() && !absl::IsCancelled(result)) {
+    const int code = ExitCodeFor(result);
+    const bool retry = code == kExitFailure || code == kExitUnavailable;
+    if (retry && HasCheckpoints(options.run_dir)) {
+      absl::PrintF("to go on       %s\n", ResumeCommand(arguments, called_as));
+      std::fflush(stdout);
+    }
+    return result;
+  }
 
   const std::string summary = ReadTextFile(summary_path).value_or("");
   // Stopped before this part of the run had begun, or at once.

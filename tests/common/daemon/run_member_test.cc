@@ -88,6 +88,20 @@ TensorFile State(float value) {
   return file;
 }
 
+TEST_F(RunMemberTest, DialsNoPortThatIsStillToBePicked) {
+  Config config;
+  config.cluster.controller = "127.0.0.1:0";
+  RunMember member(config, RunMember::Options{.role = v1::ROLE_WORKER,
+                                              .index = 0,
+                                              .run_dir = folder_.path(),
+                                              .resume = false,
+                                              .stop_requested = nullptr});
+  RV_ASSERT_OK(member.FindCheckpoints());
+  EXPECT_THAT(member.Join("m0", ""),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("cluster.controller: found 127.0.0.1:0")));
+}
+
 TEST_F(RunMemberTest, ComesBackWithItsCheckpoints) {
   Told told;
   const ScriptedServer<ScriptedController> server(Host(&told, "abc"));

@@ -167,7 +167,7 @@ TEST_F(LocalClusterTest, AChildThatSomethingKilledIsNamedFirst) {
                       "; kill -9 $$; }\n", kStoppable));
   EXPECT_THAT(
       Run(),
-      StatusIs(absl::StatusCode::kInternal,
+      StatusIs(absl::StatusCode::kUnavailable,
                "worker-1: was killed by signal 9 (by the system, if nobody "
                "else did it: out of memory)"));
 }
