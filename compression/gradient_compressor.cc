@@ -22,6 +22,10 @@ absl::Status CheckRange(const char* name, double value, double max) {
       absl::StrFormat("%s is %g; allowed: 0 to %g", name, value, max));
 }
 
+// The elements that were sent lie far apart, mostly on pages of their own, and
+// have left the caches: they are asked for so many ahead.
+constexpr size_t kFetchAhead = 32;
+
 // A tensor of so many elements does not stay in the caches between its steps.
 constexpr int64_t kBeyondCaches = int64_t{1} << 20;
 
@@ -178,8 +182,14 @@ absl::Status GradientCompressor::Compress(const GradientInput& input,
   if (plan.dense()) {
     for (int64_t i = 0; i < st.size; ++i) next_v[i] -= out->Decode(i);
   } else {
-    for (size_t i = 0; i < sent.positions.size(); ++i) {
-      const size_t p = sent.positions[i];
+    const std::vector<uint32_t>& positions = sent.positions;
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (i + kFetchAhead < positions.size()) {
+        const size_t next = positions[i + kFetchAhead];
+        __builtin_prefetch(next_v + next, /*rw=*/1);
+        if (masked) __builtin_prefetch(over_gradient + next, /*rw=*/1);
+      }
+      const size_t p = positions[i];
       next_v[p] = sent.values[i] - out->Decode(static_cast<int64_t>(i));
       if (masked) over_gradient[p] = 0;
     }

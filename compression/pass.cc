@@ -7,7 +7,7 @@ namespace rivulet {
 namespace {
 
 // Below this many elements a thread's start costs more than it saves.
-constexpr int64_t kMinElementsOfThread = int64_t{1} << 17;
+constexpr int64_t kMinElementsOfThread = int64_t{1} << 15;
 
 template <typename T>
 T* Advance(T* pointer, int64_t elements) {
@@ -19,8 +19,8 @@ bool Sweep(const PassArgs& args, int64_t begin, int64_t end, float threshold,
            Candidates* found) {
   // Chunks keep what one finds in small buffers, so that no list of args.size
   // elements is ever allocated for a few hits.
-  std::array<uint32_t, internal::kPassRoom> positions;
-  std::array<float, internal::kPassRoom> values;
+  std::array<uint32_t, internal::kPassChunk> positions;
+  std::array<float, internal::kPassChunk> values;
   for (int64_t at = begin; at < end; at += internal::kPassChunk) {
     PassArgs chunk = args;
     chunk.size = std::min(internal::kPassChunk, end - at);

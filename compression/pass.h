@@ -87,11 +87,10 @@ bool UsePassTargetForTest(absl::string_view name);
 namespace internal {
 
 // A sweep is done in chunks of this many elements. PassChunk's args.size is at
-// most that; it writes the elements found, positions each plus `base`, returns
-// their number and clears *finite when an s is not. Whole vectors are written,
-// so there must be room for kPassRoom.
-inline constexpr int64_t kPassChunk = 4096;
-inline constexpr int64_t kPassRoom = kPassChunk + 64;
+// most that; it writes the elements found, positions each plus `base`, of which
+// there may be args.size, returns their number and clears *finite when an s is
+// not.
+inline constexpr int64_t kPassChunk = 8192;
 int64_t PassChunk(const PassArgs& args, float threshold, uint32_t base,
                   uint32_t* positions, float* values, bool* finite);
 

@@ -1,5 +1,9 @@
 // The sweep in vectors, compiled once for each instruction set.
 
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
 #include "compression/pass.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -59,44 +63,81 @@ HWY_INLINE hn::Vec<D> Step(D d, const PassArgs& a, size_t i) {
   }
 }
 
-// Elements [begin, end), whole vectors of D; advances *count.
+// The s of one element, once its outputs are stored: the same roundings.
+template <PassOp kOp>
+HWY_INLINE float StoredAt(const PassArgs& a, size_t i) {
+  if constexpr (kOp == PassOp::kScan) return a.g[i];
+  if constexpr (kOp == PassOp::kDifference) return a.g[i] - a.v[i];
+  if constexpr (kOp == PassOp::kFeedback) return a.v_out[i];
+  return a.v_out[i] + a.compensation * a.u_out[i];
+}
+
+// Elements [begin, end), whole vectors of D. Sets the bit of each hit in
+// `hits`, from bit `begin` on, which is a multiple of 8 or the last whole
+// byte's end.
 template <PassOp kOp, bool kDecayed, bool kStream, class D>
 HWY_INLINE void Sweep(D d, const PassArgs& args, size_t begin, size_t end,
-                      float threshold, uint32_t base, uint32_t* positions,
-                      float* values, size_t* count, bool* finite) {
-  const hn::RebindToUnsigned<D> du;
+                      float threshold, uint8_t* hits, bool* finite) {
   const auto limit = hn::Set(d, threshold);
   // s - s is 0 for finite s, NaN otherwise, and NaN stays in a sum.
   auto not_finite = hn::Zero(d);
-  size_t found = *count;
   for (size_t i = begin; i < end; i += hn::Lanes(d)) {
     const auto s = Step<kOp, kDecayed, kStream>(d, args, i);
     not_finite = hn::Add(not_finite, hn::Sub(s, s));
     const auto hit = hn::Ge(hn::Abs(s), limit);
-    if (HWY_LIKELY(hn::AllFalse(d, hit))) continue;
-    hn::CompressStore(hn::Iota(du, base + static_cast<uint32_t>(i)),
-                      hn::RebindMask(du, hit), du, positions + found);
-    found += hn::CompressStore(s, hit, d, values + found);
+    if constexpr (hn::MaxLanes(D()) >= 8) {
+      hn::StoreMaskBits(d, hit, hits + i / 8);
+    } else {
+      // Part of a byte; StoreMaskBits writes whole ones.
+      uint8_t bits[8];
+      hn::StoreMaskBits(d, hit, bits);
+      hits[i / 8] = static_cast<uint8_t>(hits[i / 8] | bits[0] << (i % 8));
+    }
   }
-  *count = found;
   if (!hn::AllTrue(d, hn::Eq(not_finite, hn::Zero(d)))) *finite = false;
 }
 
+// A branch on each vector of the sweep would be foreseen wrongly at each hit,
+// and stop what is on its way from memory; so hits are noted as bits and
+// gathered after the chunk, which is then still in the cache.
+template <PassOp kOp>
+HWY_INLINE int64_t Gather(const PassArgs& args, const uint8_t* hits,
+                          uint32_t base, uint32_t* positions, float* values) {
+  const size_t size = static_cast<size_t>(args.size);
+  int64_t count = 0;
+  for (size_t word = 0; word * 64 < size; ++word) {
+    uint64_t bits;
+    std::memcpy(&bits, hits + 8 * word, sizeof(bits));
+    for (; bits != 0; bits &= bits - 1) {
+      const size_t i = word * 64 + static_cast<size_t>(std::countr_zero(bits));
+      positions[count] = base + static_cast<uint32_t>(i);
+      values[count] = StoredAt<kOp>(args, i);
+      ++count;
+    }
+  }
+  return count;
+}
+
 template <PassOp kOp, bool kDecayed, bool kStream>
-HWY_INLINE int64_t SweepAll(const PassArgs& args, float threshold,
+HWY_INLINE int64_t SweepAll(const PassArgs& given, float threshold,
                             uint32_t base, uint32_t* positions, float* values,
                             bool* finite) {
+  // What is stored could alias the arguments themselves, but not a copy.
+  const PassArgs args = given;
   const hn::ScalableTag<float> d;
   const size_t size = static_cast<size_t>(args.size);
   const size_t whole = size - size % hn::Lanes(d);
-  size_t count = 0;
-  Sweep<kOp, kDecayed, kStream>(d, args, 0, whole, threshold, base, positions,
-                                values, &count, finite);
+  // Bytes that no vector writes whole, and the last word's rest, must be clear.
+  alignas(64) uint8_t hits[internal::kPassChunk / 8 + 8];
+  std::memset(hits + whole / 8, 0, sizeof(hits) - whole / 8);
+  if constexpr (hn::MaxLanes(hn::ScalableTag<float>()) < 8) {
+    std::memset(hits, 0, sizeof(hits));
+  }
+  Sweep<kOp, kDecayed, kStream>(d, args, 0, whole, threshold, hits, finite);
   Sweep<kOp, kDecayed, false>(hn::CappedTag<float, 1>(), args, whole, size,
-                              threshold, base, positions, values, &count,
-                              finite);
+                              threshold, hits, finite);
   if constexpr (kStream) hwy::FlushStream();
-  return static_cast<int64_t>(count);
+  return Gather<kOp>(args, hits, base, positions, values);
 }
 
 template <PassOp kOp>

@@ -15,6 +15,8 @@ namespace {
 constexpr int kLloydIterations = 10;
 // Bounds that move by less than this share have settled.
 constexpr double kSettled = 1e-3;
+// To so many values, at most, magnitudes are fitted.
+constexpr size_t kFitSample = 1024;
 constexpr int64_t kValuesOfAMagnitude = 8;
 
 ValueCode CodeOf(int bits, bool dense) {
@@ -96,6 +98,17 @@ bool MoveBoundsBetweenMeans(Cells* cells) {
     cells->bounds[c] = bound;
   }
   return moved;
+}
+
+// All, or about `most` at equal distances.
+std::vector<float> EveryNth(absl::Span<const float> values, size_t most) {
+  const size_t stride = values.size() / most + 1;
+  std::vector<float> sample;
+  sample.reserve(values.size() / stride + 1);
+  for (size_t i = 0; i < values.size(); i += stride) {
+    sample.push_back(values[i]);
+  }
+  return sample;
 }
 
 // Each cell is split at its mean until there are `most`.
@@ -190,16 +203,12 @@ void KeepSent(Candidates* selected, CompressedTensor* out, F level_of) {
 
 void QuantizeByBook(const TensorPlan& plan, RandomStream* random,
                     Candidates* selected, CompressedTensor* out) {
-  const float max = MaxMagnitude(selected->values);
-  if (max == 0) {
-    selected->clear();
-    return;
-  }
+  if (selected->size() == 0) return;
   const int most = static_cast<int>(
       std::clamp<int64_t>(selected->size() / kValuesOfAMagnitude, 1,
                           int64_t{1} << (plan.value_bits - 1)));
   if (plan.rounding == Rounding::kStochastic) {
-    out->book = EvenBook(max, most);
+    out->book = EvenBook(MaxMagnitude(selected->values), most);
     KeepSent(selected, out, [&](float v) {
       return RandomLevel(v, out->book[0], most, random);
     });
@@ -268,8 +277,17 @@ float QuantizationStep(float max_magnitude, ValueCode code) {
 std::vector<float> FitBook(absl::Span<const float> magnitudes, int most,
                            LevelFit fit) {
   RV_CHECK(most >= 1 && most <= kMaxBook) << most;
-  const Cells cells = fit == LevelFit::kFitted ? LloydMax(magnitudes, most)
-                                               : EqualSteps(magnitudes, most);
+  Cells cells;
+  if (most == 1) {
+    ComputeMeans(magnitudes, &cells);
+  } else if (fit == LevelFit::kSteps) {
+    cells = EqualSteps(magnitudes, most);
+  } else {
+    cells = LloydMax(EveryNth(magnitudes, kFitSample), most);
+    // The cells are those of a sample, the means are of all.
+    ComputeMeans(magnitudes, &cells);
+    DropEmptyCells(&cells);
+  }
   std::vector<float> book;
   for (const double mean : cells.means) {
     const float entry = ToBfloat16(mean);

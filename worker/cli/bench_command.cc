@@ -1,24 +1,18 @@
 // rivulet bench: how fast this machine is.
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/errno_status.h"
 #include "common/base/num_cores.h"
 #include "common/base/status_macros.h"
 #include "models/bench_model.h"
-#include "models/checkpoint/atomic_file.h"
 #include "models/manifest/manifest.h"
 #include "nlohmann/json.hpp"
 #include "worker/cli/commands.h"
+#include "worker/cli/json_output.h"
 
 namespace rivulet {
 namespace {
@@ -63,34 +57,12 @@ void Print(const BenchResult& result, int threads) {
   std::fflush(stdout);
 }
 
-// Whether the figures can be written, before minutes are spent on them.
-absl::Status CheckJsonPath(const std::string& path) {
-  namespace fs = std::filesystem;
-  const fs::path target(path);
-  std::error_code ignored;  // what cannot be looked at is no folder
-  if (!target.has_filename() || fs::is_directory(target, ignored)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--json: found the folder ", path, "; allowed: a file"));
-  }
-  const fs::path folder =
-      target.has_parent_path() ? target.parent_path() : fs::path(".");
-  // A path with a final slash fails for what is no folder.
-  if (access((folder / "").c_str(), W_OK | X_OK) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--json ", path, ": cannot write into ", folder.string(),
-                     ": ", ErrnoText(errno)));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BenchModelCommand(const BenchArguments& arguments) {
   if (arguments.norm != "batch" && arguments.norm != "group") {
     return absl::InvalidArgumentError(absl::StrCat(
         "--norm: found ", arguments.norm, "; allowed: batch, group"));
   }
-  if (!arguments.json.empty()) {
-    RV_RETURN_IF_ERROR(CheckJsonPath(arguments.json));
-  }
+  RV_RETURN_IF_ERROR(CheckJsonPath(arguments.json));
   BenchOptions options = arguments.options;
   options.model.norm =
       arguments.norm == "group" ? NormKind::kGroup : NormKind::kBatch;
@@ -103,16 +75,15 @@ absl::Status BenchModelCommand(const BenchArguments& arguments) {
     Print(result, threads);
     runs.push_back(ToJson(result, threads));
   }
-  if (arguments.json.empty()) return absl::OkStatus();
-  const nlohmann::json out = {
-      {"model", options.model.name},
-      {"norm", arguments.norm},
-      {"batch", options.batch},
-      {"image",
-       {options.model.channels, options.model.height, options.model.width}},
-      {"parameters", parameters},
-      {"runs", runs}};
-  return WriteFileAtomically(arguments.json, out.dump(2) + "\n");
+  return WriteJson(
+      arguments.json,
+      {{"model", options.model.name},
+       {"norm", arguments.norm},
+       {"batch", options.batch},
+       {"image",
+        {options.model.channels, options.model.height, options.model.width}},
+       {"parameters", parameters},
+       {"runs", runs}});
 }
 
 }  // namespace
@@ -121,6 +92,10 @@ void AddBenchCommand(CLI::App* app, Command* run) {
   CLI::App* bench =
       app->add_subcommand("bench", "Measure this machine's speed");
   bench->require_subcommand(1);
+  bench->footer(
+      "Examples:\n"
+      "  rivulet bench model resnet20\n"
+      "  rivulet bench compression --json /tmp/compression.json");
   CLI::App* command = bench->add_subcommand(
       "model", "Forward, backward and update of a model, on random data");
   auto arguments = std::make_shared<BenchArguments>();
@@ -151,6 +126,7 @@ void AddBenchCommand(CLI::App* app, Command* run) {
   command->callback([arguments, run] {
     *run = [arguments] { return BenchModelCommand(*arguments); };
   });
+  AddBenchCompressionCommand(bench, run);
 }
 
 }  // namespace rivulet

@@ -22,6 +22,8 @@ void AddTrainCommand(CLI::App* app, const std::string& program,
 void AddEvalCommand(CLI::App* app, Command* run);
 void AddCheckCommand(CLI::App* app, Command* run);
 void AddBenchCommand(CLI::App* app, Command* run);
+// Below `bench`.
+void AddBenchCompressionCommand(CLI::App* bench, Command* run);
 
 }  // namespace rivulet
 
