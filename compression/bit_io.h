@@ -1,9 +1,10 @@
 // Bits and bytes of the frame format: little-endian numbers, variable-length
 // integers, and bit strings that fill each byte from its lowest bit up.
 //
-// Writers append to a string and cannot fail. Readers never look past their
-// input: each read returns false, and consumes nothing that matters, when the
-// input is too short or malformed. All are thread-compatible.
+// Writers append to a string, or fill memory of a known size, and cannot fail.
+// Readers never look past their input: each read returns false, and consumes
+// nothing that matters, when the input is too short or malformed. All are
+// thread-compatible.
 
 #ifndef RIVULET_COMPRESSION_BIT_IO_H_
 #define RIVULET_COMPRESSION_BIT_IO_H_
@@ -12,11 +13,28 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace rivulet {
+
+// The eight bytes at `bytes` as a number, lowest first, and back; unaligned.
+inline uint64_t LoadWord(const char* bytes) {
+  uint64_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  if constexpr (std::endian::native == std::endian::big) {
+    word = __builtin_bswap64(word);
+  }
+  return word;
+}
+inline void StoreWord(uint64_t word, char* bytes) {
+  if constexpr (std::endian::native == std::endian::big) {
+    word = __builtin_bswap64(word);
+  }
+  std::memcpy(bytes, &word, sizeof(word));
+}
 
 // Appends the low `num_bytes` bytes of `value`, lowest first.
 inline void AppendLittleEndian(uint32_t value, int num_bytes,
@@ -132,16 +150,81 @@ class BitWriter {
   int filled_ = 0;  // bits in window_, below 8 between calls
 };
 
-// Reads what BitWriter wrote from borrowed bytes.
+// What BitWriter does, at several times its speed, into borrowed memory: of
+// what is written, and kSlack bytes more, which hold anything afterwards. Copy
+// it to a local variable around a hot loop, so that it stays in registers.
+class BitPacker {
+ public:
+  static constexpr size_t kSlack = 8;
+  static constexpr int kMaxBits = 56;  // of one Put
+
+  explicit BitPacker(char* out) : out_(out) {}
+
+  // The low `num_bits` (0 to kMaxBits) bits of `value`; higher bits must be
+  // zero.
+  void Put(uint64_t value, int num_bits) {
+    window_ |= value << filled_;
+    StoreWord(window_, out_);
+    filled_ += num_bits;
+    out_ += filled_ >> 3;
+    window_ >>= filled_ & ~7;
+    filled_ &= 7;
+  }
+
+  // `count` ones, without the zero that ends a unary number.
+  void PutOnes(uint64_t count) {
+    for (; count > kMaxBits; count -= kMaxBits) Put(Ones(kMaxBits), kMaxBits);
+    Put(Ones(static_cast<int>(count)), static_cast<int>(count));
+  }
+
+  // Pads the last byte with zeros; the end of what was written.
+  char* Finish() {
+    if (filled_ > 0) Put(0, 8 - filled_);
+    return out_;
+  }
+
+  // `count` (0 to 63) ones, from bit 0 up.
+  static uint64_t Ones(int count) { return (uint64_t{1} << count) - 1; }
+
+ private:
+  char* out_;
+  uint64_t window_ = 0;
+  int filled_ = 0;  // bits in window_, below 8 between calls
+};
+
+// Reads what BitWriter or BitPacker wrote from borrowed bytes.
 class BitReader {
  public:
+  // Bits of Peek() that are the input's, where as many are left.
+  static constexpr int kPeekBits = 57;
+
   explicit BitReader(absl::string_view bytes) : bytes_(bytes) {}
 
+  absl::string_view bytes() const { return bytes_; }
+  // Bits read so far, and those that are left.
+  size_t position() const { return bit_; }
+  size_t remaining() const { return 8 * bytes_.size() - bit_; }
+  // Skips what the caller knows to be there.
+  void Skip(size_t num_bits) { bit_ += num_bits; }
+
+  // The next bits, lowest first; zeros beyond the end.
+  uint64_t Peek() const {
+    const size_t at = bit_ / 8;
+    if (at + 8 <= bytes_.size()) {
+      return LoadWord(bytes_.data() + at) >> (bit_ % 8);
+    }
+    uint64_t word = 0;
+    for (size_t i = at; i < bytes_.size(); ++i) {
+      word |= static_cast<uint64_t>(static_cast<uint8_t>(bytes_[i]))
+              << (8 * (i - at));
+    }
+    return word >> (bit_ % 8);
+  }
+
   bool Read(int num_bits, uint32_t* value) {
-    if (filled_ < num_bits) Refill();
-    if (filled_ < num_bits) return false;
-    *value = static_cast<uint32_t>(window_ & ((uint64_t{1} << num_bits) - 1));
-    Drop(num_bits);
+    if (remaining() < static_cast<size_t>(num_bits)) return false;
+    *value = static_cast<uint32_t>(Peek() & ((uint64_t{1} << num_bits) - 1));
+    bit_ += static_cast<size_t>(num_bits);
     return true;
   }
 
@@ -150,17 +233,18 @@ class BitReader {
   bool ReadUnary(uint32_t limit, uint32_t* count) {
     uint64_t ones = 0;
     while (ones <= limit) {
-      if (filled_ == 0) Refill();
-      if (filled_ == 0) return false;
-      const int run = std::min(std::countr_one(window_), filled_);
+      const int valid =
+          static_cast<int>(std::min<size_t>(remaining(), kPeekBits));
+      if (valid == 0) return false;
+      const int run = std::min(std::countr_one(Peek()), valid);
       ones += static_cast<uint64_t>(run);
-      if (run < filled_) {
+      bit_ += static_cast<size_t>(run);
+      if (run < valid) {
         if (ones > limit) return false;
-        Drop(run + 1);
+        ++bit_;
         *count = static_cast<uint32_t>(ones);
         return true;
       }
-      Drop(run);
     }
     return false;
   }
@@ -168,29 +252,14 @@ class BitReader {
   // Bytes begun so far. False when a bit of the last one that was not read is
   // set: padding is zero.
   bool Finish(size_t* num_bytes) const {
-    const int padding = filled_ % 8;
-    *num_bytes = next_ - static_cast<size_t>(filled_ / 8);
-    return (window_ & ((uint64_t{1} << padding) - 1)) == 0;
+    *num_bytes = (bit_ + 7) / 8;
+    const int padding = static_cast<int>(8 * *num_bytes - bit_);
+    return (Peek() & ((uint64_t{1} << padding) - 1)) == 0;
   }
 
  private:
-  void Refill() {
-    while (filled_ <= 56 && next_ < bytes_.size()) {
-      window_ |= static_cast<uint64_t>(static_cast<uint8_t>(bytes_[next_++]))
-                 << filled_;
-      filled_ += 8;
-    }
-  }
-  // `num_bits` is at most filled_, and 64 only when the window is full.
-  void Drop(int num_bits) {
-    window_ = num_bits == 64 ? 0 : window_ >> num_bits;
-    filled_ -= num_bits;
-  }
-
   absl::string_view bytes_;
-  size_t next_ = 0;      // first byte that is not in the window
-  uint64_t window_ = 0;  // unread bits, lowest first; zero above filled_
-  int filled_ = 0;
+  size_t bit_ = 0;  // of the bytes, the next to be read
 };
 
 }  // namespace rivulet

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "compression/bit_io.h"
 #include "gmock/gmock.h"
@@ -74,6 +75,50 @@ TEST(BitIoTest, ReadersStopAtTheEnd) {
   EXPECT_FALSE(empty.ReadUnary(5, &value));
 }
 
+TEST(BitIoTest, PackerWritesWhatTheWriterDoes) {
+  RandomStream rng(2, RandomPurpose::kTest);
+  std::string bytes;
+  BitWriter writer(&bytes);
+  std::string packed(100000, 'x');
+  BitPacker packer(packed.data());
+  for (int i = 0; i < 2000; ++i) {
+    if (rng.UniformInt(2) == 0) {
+      const uint32_t ones = rng.UniformInt(i % 10 == 0 ? 300 : 5);
+      writer.WriteUnary(ones);
+      packer.PutOnes(ones);
+      packer.Put(0, 1);
+    } else {
+      const int bits = static_cast<int>(rng.UniformInt(33));
+      const uint32_t value = bits == 0 ? 0 : rng.Next32() >> (32 - bits);
+      writer.Write(value, bits);
+      packer.Put(value, bits);
+    }
+  }
+  writer.Finish();
+  packed.resize(static_cast<size_t>(packer.Finish() - packed.data()));
+  EXPECT_EQ(packed, bytes);
+}
+
+TEST(BitIoTest, PackerFillsAllItsBits) {
+  std::string packed(64, 'x');
+  BitPacker packer(packed.data());
+  packer.Put(0x7F, 7);
+  packer.Put(0xABCDEF01234567, BitPacker::kMaxBits);
+  packer.Put(1, 1);
+  packed.resize(static_cast<size_t>(packer.Finish() - packed.data()));
+  BitReader reader(packed);
+  uint32_t value = 0;
+  ASSERT_TRUE(reader.Read(7, &value));
+  EXPECT_EQ(value, 0x7Fu);
+  ASSERT_TRUE(reader.Read(28, &value));
+  EXPECT_EQ(value, 0x1234567u);
+  ASSERT_TRUE(reader.Read(28, &value));
+  EXPECT_EQ(value, 0xABCDEF0u);
+  ASSERT_TRUE(reader.Read(1, &value));
+  EXPECT_EQ(value, 1u);
+  EXPECT_EQ(reader.remaining(), 0u);
+}
+
 TEST(BitIoTest, VarintsRoundTripAndHaveOneForm) {
   for (const uint64_t value :
        {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{16383},
@@ -128,6 +173,113 @@ TEST(RiceTest, RandomPositionsRoundTripInTheAnnouncedSize) {
     for (uint32_t& p : decoded) p += base;
     EXPECT_EQ(decoded, positions);
   }
+}
+
+// Every parameter, so that codes of all lengths meet the fast path, the careful
+// one and the borders between them.
+TEST(RiceTest, EveryParameterDecodesWhatItCodes) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (int k = 0; k <= kMaxRiceParameter; ++k) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", parameter ", k));
+      RandomStream rng(seed, RandomPurpose::kTest, static_cast<uint64_t>(k));
+      // Mostly short gaps, some of up to 2,000 bits.
+      std::vector<uint32_t> positions;
+      uint64_t next = 0;
+      const size_t count = 1 + rng.UniformInt(60);
+      while (positions.size() < count) {
+        const uint64_t quotient =
+            rng.UniformInt(8) == 0 ? rng.UniformInt(2000) : rng.UniformInt(4);
+        const uint64_t low = rng.Next64() & ((uint64_t{1} << k) - 1);
+        next += (quotient << k) + low;
+        if (next >= static_cast<uint64_t>(kMaxSize)) break;
+        positions.push_back(static_cast<uint32_t>(next++));
+      }
+      std::string bytes;
+      AppendRice(positions, 0, k, &bytes);
+      std::string expected;
+      BitWriter writer(&expected);
+      uint32_t from = 0;
+      for (const uint32_t p : positions) {
+        writer.WriteUnary((p - from) >> k);
+        writer.Write((p - from) & ((uint32_t{1} << k) - 1), k);
+        from = p + 1;
+      }
+      writer.Finish();
+      ASSERT_EQ(bytes, expected);
+      std::vector<uint32_t> decoded(positions.size());
+      size_t consumed = 0;
+      RV_ASSERT_OK(
+          DecodeRice(bytes, k, kMaxSize, absl::MakeSpan(decoded), &consumed));
+      EXPECT_EQ(consumed, bytes.size());
+      EXPECT_EQ(decoded, positions);
+      // The same with other bytes behind it.
+      RV_ASSERT_OK(DecodeRice(bytes + "a long enough tail", k, kMaxSize,
+                              absl::MakeSpan(decoded), &consumed));
+      EXPECT_EQ(consumed, bytes.size());
+      EXPECT_EQ(decoded, positions);
+    }
+  }
+}
+
+TEST(RiceTest, EveryCutAndEverySizeTooSmallIsRefused) {
+  RandomStream rng(5, RandomPurpose::kTest);
+  const auto positions = RandomPositions(rng, 20000, 0.01);
+  const RiceSize best = BestRice(positions, 0);
+  std::string bytes;
+  AppendRice(positions, 0, best.parameter, &bytes);
+  std::vector<uint32_t> decoded(positions.size());
+  size_t consumed = 0;
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    // In memory of its own, so that a sanitizer sees a read beyond it.
+    const std::vector<char> cut(bytes.begin(), bytes.begin() + length);
+    EXPECT_THAT(
+        DecodeRice(absl::string_view(cut.data(), cut.size()), best.parameter,
+                   20000, absl::MakeSpan(decoded), &consumed),
+        StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  for (int64_t size = positions.back(); size >= 10000; size -= 97) {
+    const absl::Status status = DecodeRice(bytes, best.parameter, size,
+                                           absl::MakeSpan(decoded), &consumed);
+    EXPECT_FALSE(status.ok());
+  }
+  EXPECT_THAT(DecodeRice(bytes, best.parameter, positions.back(),
+                         absl::MakeSpan(decoded), &consumed),
+              StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+TEST(RiceTest, DamagedCodesEndAndStayInRange) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream rng(seed, RandomPurpose::kTest);
+    std::string bytes(rng.UniformInt(200), '\0');
+    for (char& c : bytes) {
+      c = static_cast<char>(rng.UniformInt(3) == 0 ? 0xFF : rng.Next32());
+    }
+    const int k = static_cast<int>(rng.UniformInt(kMaxRiceParameter + 1));
+    const int64_t size = seed % 2 == 0 ? kMaxSize : 1000 + rng.UniformInt(1000);
+    std::vector<uint32_t> decoded;
+    size_t consumed = 0;
+    const absl::Status status =
+        DecodeRice(bytes, rng.UniformInt(60), k, size, &decoded, &consumed);
+    if (!status.ok()) continue;
+    EXPECT_LE(consumed, bytes.size());
+    int64_t next = 0;
+    for (const uint32_t p : decoded) {
+      EXPECT_GE(p, next);
+      EXPECT_LT(p, size);
+      next = int64_t{p} + 1;
+    }
+  }
+}
+
+TEST(RiceTest, AnEmptyListTakesNoByte) {
+  std::string bytes;
+  AppendRice({}, 0, 5, &bytes);
+  EXPECT_EQ(bytes, "");
+  EXPECT_EQ(BestRice({}, 0).num_bytes, 0);
+  size_t consumed = 7;
+  RV_EXPECT_OK(DecodeRice("tail", 5, 10, {}, &consumed));
+  EXPECT_EQ(consumed, 0u);
 }
 
 TEST(RiceTest, ParameterIsTheBestOfAll) {

@@ -1,0 +1,95 @@
+// How fast positions and levels are coded and decoded, on one thread. Each
+// benchmark checks its result before it is timed, and reports positions or
+// levels a second (items_per_second) and bits of code for each.
+//
+//   coder_benchmark --benchmark_filter=Rice
+
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "compression/rice.h"
+
+namespace rivulet {
+namespace {
+
+// `count` random positions, one in `one_in` elements on average.
+std::vector<uint32_t> RandomPositions(int64_t count, int64_t one_in) {
+  RandomStream rng(1, RandomPurpose::kTest, static_cast<uint64_t>(one_in));
+  const double log_skip = std::log1p(-1 / static_cast<double>(one_in));
+  std::vector<uint32_t> positions;
+  uint32_t next = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    next += static_cast<uint32_t>(std::log1p(-rng.UniformDouble()) / log_skip);
+    positions.push_back(next++);
+  }
+  return positions;
+}
+
+void ReportCode(benchmark::State& state, size_t num_bytes, size_t count) {
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(count));
+  state.counters["bits"] =
+      8 * static_cast<double>(num_bytes) / static_cast<double>(count);
+}
+
+constexpr int64_t kCount = 25000;
+
+void BM_RiceSize(benchmark::State& state) {
+  const auto positions = RandomPositions(kCount, state.range(0));
+  const RiceSize best = BestRice(positions, 0);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(BestRice(positions, 0));
+  }
+  ReportCode(state, static_cast<size_t>(best.num_bytes), positions.size());
+}
+
+void BM_RiceEncode(benchmark::State& state) {
+  const auto positions = RandomPositions(kCount, state.range(0));
+  const RiceSize best = BestRice(positions, 0);
+  std::string bytes;
+  AppendRice(positions, 0, best.parameter, &bytes);
+  RV_CHECK_EQ(static_cast<int64_t>(bytes.size()), best.num_bytes);
+  for (auto _ : state) {
+    bytes.clear();
+    AppendRice(positions, 0, best.parameter, &bytes);
+    benchmark::DoNotOptimize(bytes.data());
+  }
+  ReportCode(state, bytes.size(), positions.size());
+}
+
+void BM_RiceDecode(benchmark::State& state) {
+  const auto positions = RandomPositions(kCount, state.range(0));
+  const RiceSize best = BestRice(positions, 0);
+  std::string bytes;
+  AppendRice(positions, 0, best.parameter, &bytes);
+  const int64_t size = int64_t{positions.back()} + 1;
+  std::vector<uint32_t> decoded(positions.size());
+  size_t consumed = 0;
+  RV_CHECK(DecodeRice(bytes, best.parameter, size, absl::MakeSpan(decoded),
+                      &consumed)
+               .ok() &&
+           decoded == positions);
+  for (auto _ : state) {
+    RV_CHECK(DecodeRice(bytes, best.parameter, size, absl::MakeSpan(decoded),
+                        &consumed)
+                 .ok());
+    benchmark::DoNotOptimize(decoded.data());
+  }
+  ReportCode(state, bytes.size(), positions.size());
+}
+
+void Densities(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("one_in")->Arg(1000)->Arg(100)->Arg(20);
+}
+
+BENCHMARK(BM_RiceSize)->Apply(Densities);
+BENCHMARK(BM_RiceEncode)->Apply(Densities);
+BENCHMARK(BM_RiceDecode)->Apply(Densities);
+
+}  // namespace
+}  // namespace rivulet
