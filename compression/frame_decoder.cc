@@ -112,8 +112,9 @@ absl::Status DecodeLevels(uint8_t values, uint64_t count, ByteReader* body,
     RV_RETURN_IF_ERROR(CheckCount(count, values, *body));
     levels->resize(count);
     size_t consumed = 0;
-    RV_RETURN_IF_ERROR(DecodePackedLevels(body->rest(), BookSize(values),
-                                          absl::MakeSpan(*levels), &consumed));
+    RV_RETURN_IF_ERROR(rivulet::DecodeLevels(
+        body->rest(), BookSize(values), LevelMode::kPacked,
+        absl::MakeSpan(*levels), &consumed));
     absl::string_view used;
     RV_CHECK(body->ReadBytes(consumed, &used));
     return absl::OkStatus();

@@ -88,7 +88,8 @@ void AppendSymbols(const CompressedTensor& values, uint8_t kind,
       return;
     }
     default:
-      AppendPackedLevels(values.levels, internal::BookSize(kind), out);
+      AppendLevels(values.levels, internal::BookSize(kind), LevelMode::kPacked,
+                   out);
   }
 }
 

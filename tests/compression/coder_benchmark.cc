@@ -13,6 +13,7 @@
 
 #include "common/base/check.h"
 #include "common/base/random.h"
+#include "compression/level_coder.h"
 #include "compression/rice.h"
 
 namespace rivulet {
@@ -90,6 +91,67 @@ void Densities(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(BM_RiceSize)->Apply(Densities);
 BENCHMARK(BM_RiceEncode)->Apply(Densities);
 BENCHMARK(BM_RiceDecode)->Apply(Densities);
+
+// Levels whose indices are halved in number from one to the next.
+std::vector<int8_t> RandomLevels(int book) {
+  RandomStream rng(2, RandomPurpose::kTest);
+  std::vector<int8_t> levels(static_cast<size_t>(kCount));
+  for (int8_t& level : levels) {
+    int index = 0;
+    while (index + 1 < book && rng.UniformInt(2) == 0) ++index;
+    level = static_cast<int8_t>(rng.UniformInt(2) == 0 ? 1 + index : ~index);
+  }
+  return levels;
+}
+
+LevelMode ModeOf(const benchmark::State& state) {
+  return state.range(1) != 0 ? LevelMode::kAdaptive : LevelMode::kPacked;
+}
+
+void BM_LevelsEncode(benchmark::State& state) {
+  const int book = static_cast<int>(state.range(0));
+  const auto levels = RandomLevels(book);
+  std::string bytes;
+  AppendLevels(levels, book, ModeOf(state), &bytes);
+  for (auto _ : state) {
+    bytes.clear();
+    AppendLevels(levels, book, ModeOf(state), &bytes);
+    benchmark::DoNotOptimize(bytes.data());
+  }
+  ReportCode(state, bytes.size(), levels.size());
+}
+
+void BM_LevelsDecode(benchmark::State& state) {
+  const int book = static_cast<int>(state.range(0));
+  const auto levels = RandomLevels(book);
+  std::string bytes;
+  AppendLevels(levels, book, ModeOf(state), &bytes);
+  std::vector<int8_t> decoded(levels.size());
+  size_t consumed = 0;
+  RV_CHECK(DecodeLevels(bytes, book, ModeOf(state), absl::MakeSpan(decoded),
+                        &consumed)
+               .ok() &&
+           decoded == levels);
+  for (auto _ : state) {
+    RV_CHECK(DecodeLevels(bytes, book, ModeOf(state), absl::MakeSpan(decoded),
+                          &consumed)
+                 .ok());
+    benchmark::DoNotOptimize(decoded.data());
+  }
+  ReportCode(state, bytes.size(), levels.size());
+}
+
+void Books(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"book", "adaptive"});
+  for (const int64_t adaptive : {0, 1}) {
+    for (const int64_t book : {1, 2, 4, 8}) {
+      if (book > 1 || adaptive == 0) benchmark->Args({book, adaptive});
+    }
+  }
+}
+
+BENCHMARK(BM_LevelsEncode)->Apply(Books);
+BENCHMARK(BM_LevelsDecode)->Apply(Books);
 
 }  // namespace
 }  // namespace rivulet
