@@ -249,6 +249,30 @@ class BitReader {
     return false;
   }
 
+  // The number of ones before the next zero, which is consumed too; after
+  // `limit` ones, that, and whatever follows is left. False when the input ends
+  // first.
+  bool ReadTruncatedUnary(uint64_t limit, uint64_t* count) {
+    for (*count = 0; *count < limit;) {
+      const int valid =
+          static_cast<int>(std::min<size_t>(remaining(), kPeekBits));
+      if (valid == 0) return false;
+      const int run = std::min(std::countr_one(Peek()), valid);
+      if (static_cast<uint64_t>(run) >= limit - *count) {
+        bit_ += limit - *count;
+        *count = limit;
+        return true;
+      }
+      *count += static_cast<uint64_t>(run);
+      bit_ += static_cast<size_t>(run);
+      if (run < valid) {
+        ++bit_;
+        return true;
+      }
+    }
+    return true;
+  }
+
   // Bytes begun so far. False when a bit of the last one that was not read is
   // set: padding is zero.
   bool Finish(size_t* num_bytes) const {

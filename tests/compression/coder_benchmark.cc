@@ -15,6 +15,8 @@
 #include "common/base/random.h"
 #include "compression/level_coder.h"
 #include "compression/rice.h"
+#include "compression/row_coder.h"
+#include "tests/compression/row_stream.h"
 
 namespace rivulet {
 namespace {
@@ -152,6 +154,89 @@ void Books(benchmark::internal::Benchmark* benchmark) {
 
 BENCHMARK(BM_LevelsEncode)->Apply(Books);
 BENCHMARK(BM_LevelsDecode)->Apply(Books);
+
+// 10,000 rows, of which one is sent as often as Zipf's law says (exponent 1),
+// or all alike (0), after 300 messages.
+constexpr int64_t kRows = 10000;
+constexpr int kMessages = 300;
+
+struct Rows {
+  explicit Rows(const benchmark::State& state)
+      : stream(kRows, static_cast<uint32_t>(state.range(0)),
+               1 / static_cast<double>(state.range(1)),
+               static_cast<double>(state.range(2)), /*seed=*/1),
+        context(kRows * state.range(0), state.range(0)) {
+    for (int i = 0; i < kMessages; ++i) context.Update(stream.Next());
+    positions = stream.Next();
+    AppendRows(context, positions, &bytes);
+  }
+
+  void Report(benchmark::State& state) const {
+    ReportCode(state, bytes.size(), positions.size());
+    state.counters["iid"] = stream.Entropy();
+    state.counters["conditional"] = stream.ConditionalEntropy();
+  }
+
+  testing::RowStream stream;
+  RowContext context;
+  std::vector<uint32_t> positions;
+  std::string bytes;
+};
+
+void BM_RowsEncode(benchmark::State& state) {
+  Rows rows(state);
+  std::string bytes;
+  for (auto _ : state) {
+    bytes.clear();
+    AppendRows(rows.context, rows.positions, &bytes);
+    benchmark::DoNotOptimize(bytes.data());
+  }
+  RV_CHECK(bytes == rows.bytes);
+  rows.Report(state);
+}
+
+void BM_RowsDecode(benchmark::State& state) {
+  const Rows rows(state);
+  std::vector<uint32_t> decoded(rows.positions.size());
+  size_t consumed = 0;
+  RV_CHECK(
+      DecodeRows(rows.context, rows.bytes, absl::MakeSpan(decoded), &consumed)
+          .ok() &&
+      decoded == rows.positions);
+  for (auto _ : state) {
+    RV_CHECK(
+        DecodeRows(rows.context, rows.bytes, absl::MakeSpan(decoded), &consumed)
+            .ok());
+    benchmark::DoNotOptimize(decoded.data());
+  }
+  rows.Report(state);
+}
+
+// What both ends do besides, once a message; its items are rows.
+void BM_RowsUpdate(benchmark::State& state) {
+  Rows rows(state);
+  for (auto _ : state) {
+    rows.context.Update(rows.positions);
+  }
+  RV_CHECK_EQ(rows.context.version(),
+              static_cast<uint64_t>(kMessages + state.iterations()));
+  state.SetItemsProcessed(state.iterations() * kRows);
+}
+
+void Matrices(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"columns", "one_in", "exponent"});
+  for (const int64_t columns : {64, 256}) {
+    for (const int64_t one_in : {1000, 100}) {
+      for (const int64_t exponent : {1, 0}) {
+        benchmark->Args({columns, one_in, exponent});
+      }
+    }
+  }
+}
+
+BENCHMARK(BM_RowsEncode)->Apply(Matrices);
+BENCHMARK(BM_RowsDecode)->Apply(Matrices);
+BENCHMARK(BM_RowsUpdate)->Apply(Matrices);
 
 }  // namespace
 }  // namespace rivulet
