@@ -95,24 +95,43 @@ size_t GetRice(int parameter, uint64_t begin, uint64_t end,
   const size_t last_bit = 8 * (num_bytes - 8) + 7;  // a word begins there
   const int k = parameter;
   const uint64_t mask = (uint64_t{1} << k) - 1;
-  const int longest = BitReader::kPeekBits - 1 - k;
+  // The most ones of one code, and of two together, that a window holds.
+  const int longest = BitReader::kPeekBits - (1 + k);
+  const int longest_two = BitReader::kPeekBits - 2 * (1 + k);
+  // A zero is put where it would be too far, so that there is one.
+  const auto count_ones = [](uint64_t window) {
+    return std::countr_zero(~window | uint64_t{1} << BitReader::kPeekBits);
+  };
+  const size_t count = out.size();
   const size_t start = reader->position();
   size_t bit = start;
   uint64_t next = begin;
   size_t i = 0;
-  for (; i < out.size() && bit <= last_bit; ++i) {
-    const uint64_t window = LoadWord(data + bit / 8) >> (bit % 8);
-    // The zero that ends the ones; one is put where it would be too far.
-    const int quotient =
-        std::countr_zero(~window | uint64_t{1} << BitReader::kPeekBits);
-    if (quotient > longest) [[unlikely]]
-      break;
-    const uint64_t position = next + (static_cast<uint64_t>(quotient) << k) +
-                              (window >> quotient >> 1 & mask);
-    if (position >= end) [[unlikely]]
-      break;
-    out[i] = static_cast<uint32_t>(position);
-    next = position + 1;
+  while (i < count && bit <= last_bit) {
+    uint64_t window = LoadWord(data + bit / 8) >> (bit % 8);
+    int quotient = count_ones(window);
+    uint64_t gap = (static_cast<uint64_t>(quotient) << k) +
+                   (window >> quotient >> 1 & mask);
+    if (i + 2 <= count) [[likely]] {
+      // Two codes of one window: loading is what takes longest.
+      window = window >> quotient >> 1 >> k;
+      const int second = count_ones(window);
+      const uint64_t first_position = next + gap;
+      const uint64_t position = first_position + 1 +
+                                (static_cast<uint64_t>(second) << k) +
+                                (window >> second >> 1 & mask);
+      if (quotient + second <= longest_two && position < end) [[likely]] {
+        out[i] = static_cast<uint32_t>(first_position);
+        out[i + 1] = static_cast<uint32_t>(position);
+        next = position + 1;
+        bit += static_cast<size_t>(quotient + second + 2 * (1 + k));
+        i += 2;
+        continue;
+      }
+    }
+    if (quotient > longest || next + gap >= end) break;
+    out[i++] = static_cast<uint32_t>(next + gap);
+    next += gap + 1;
     bit += static_cast<size_t>(quotient + 1 + k);
   }
   reader->Skip(bit - start);
