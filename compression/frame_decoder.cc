@@ -38,6 +38,7 @@ struct Block {
   uint64_t elements = 0;  // of all of them
   uint8_t values = 0;
   uint8_t places = 0;
+  LevelMode levels = LevelMode::kPacked;
 
   bool sparse() const { return places <= internal::kPlacesBitmap; }
 };
@@ -45,7 +46,9 @@ struct Block {
 // Each value has a symbol: nothing is reserved for what cannot follow.
 absl::Status CheckCount(uint64_t count, uint8_t values,
                         const ByteReader& body) {
-  const uint64_t bits = static_cast<uint64_t>(SymbolBits(values));
+  // Of a book's levels the sign takes a bit, whatever the code.
+  const uint64_t bits =
+      IsBook(values) ? 1 : static_cast<uint64_t>(SymbolBits(values));
   const size_t left = body.remaining();
   if (count <= uint64_t{left} * 8 / bits) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
@@ -106,15 +109,16 @@ absl::Status DecodeRicePositions(const Block& block, ByteReader* body,
 }
 
 // `count` symbols as integers; floats are read by DecodeFloats.
-absl::Status DecodeLevels(uint8_t values, uint64_t count, ByteReader* body,
-                          std::vector<int16_t>* levels) {
+absl::Status DecodeSymbols(const Block& block, uint64_t count, ByteReader* body,
+                           std::vector<int16_t>* levels) {
+  const uint8_t values = block.values;
   if (IsBook(values)) {
     RV_RETURN_IF_ERROR(CheckCount(count, values, *body));
     levels->resize(count);
     size_t consumed = 0;
-    RV_RETURN_IF_ERROR(rivulet::DecodeLevels(
-        body->rest(), BookSize(values), LevelMode::kPacked,
-        absl::MakeSpan(*levels), &consumed));
+    RV_RETURN_IF_ERROR(DecodeLevels(body->rest(), BookSize(values),
+                                    block.levels, absl::MakeSpan(*levels),
+                                    &consumed));
     absl::string_view used;
     RV_CHECK(body->ReadBytes(consumed, &used));
     return absl::OkStatus();
@@ -284,7 +288,7 @@ absl::Status DecodeContent(const Block& block, const SegmentTable& table,
   absl::string_view floats;
   RV_RETURN_IF_ERROR(block.values == internal::kValuesFloat
                          ? DecodeFloats(count, body, &floats)
-                         : DecodeLevels(block.values, count, body, &levels));
+                         : DecodeSymbols(block, count, body, &levels));
   for (const Part& part : parts) {
     SegmentUpdate update;
     update.segment = part.segment;
@@ -318,7 +322,9 @@ absl::StatusOr<Block> DecodeHead(uint32_t first, const SegmentTable& table,
       (block.places == internal::kPlacesAll && !IsBook(block.values)) ||
       (block.places == internal::kPlacesReplace &&
        block.values == internal::kValuesFloat);
-  if (!fits || (form & internal::kAdaptive) != 0) {
+  const bool adaptive = (form & internal::kAdaptive) != 0;
+  if (adaptive) block.levels = LevelMode::kAdaptive;
+  if (!fits || (adaptive && !IsBook(block.values))) {
     return absl::InvalidArgumentError(
         absl::StrFormat("unknown form 0x%02x", form));
   }

@@ -63,21 +63,22 @@ void AppendBitmap(absl::Span<const uint32_t> positions, int64_t num_bytes,
   }
 }
 
-void AppendSymbols(const CompressedTensor& values, uint8_t kind,
-                   std::string* out) {
+// Says how the levels of a book are coded; packed is the code of all others.
+LevelMode AppendSymbols(const CompressedTensor& values, uint8_t kind,
+                        std::string* out) {
   switch (kind) {
     case internal::kValuesFloat:
       for (const float v : values.values) {
         AppendLittleEndian(std::bit_cast<uint32_t>(v), 4, out);
       }
-      return;
+      return LevelMode::kPacked;
     case internal::kValuesLinear16:
     case internal::kValuesLinear8: {
       const int bytes = internal::SymbolBits(kind) / 8;
       for (const int16_t level : values.levels) {
         AppendLittleEndian(static_cast<uint16_t>(level), bytes, out);
       }
-      return;
+      return LevelMode::kPacked;
     }
     case internal::kValuesLinear4: {
       BitWriter writer(out);
@@ -85,11 +86,10 @@ void AppendSymbols(const CompressedTensor& values, uint8_t kind,
         writer.Write(static_cast<uint32_t>(level) & 0xFu, 4);
       }
       writer.Finish();
-      return;
+      return LevelMode::kPacked;
     }
     default:
-      AppendLevels(values.levels, internal::BookSize(kind), LevelMode::kPacked,
-                   out);
+      return AppendLevels(values.levels, internal::BookSize(kind), out);
   }
 }
 
@@ -244,6 +244,11 @@ std::string FrameEncoder::Encoded(const Block& block) {
   }
   form = static_cast<uint8_t>(form | places << internal::kPlacesShift);
   if (block.more > 0) form |= internal::kGroup;
+  std::string symbols;
+  if (AppendSymbols(block.content, block.values, &symbols) ==
+      LevelMode::kAdaptive) {
+    form |= internal::kAdaptive;
+  }
   out.push_back(static_cast<char>(form));
   if (block.more > 0) AppendVarint(block.more, &out);
   if (places == internal::kPlacesRice) {
@@ -262,7 +267,7 @@ std::string FrameEncoder::Encoded(const Block& block) {
       AppendStep(parameters.back(), &out);
     }
   }
-  AppendSymbols(block.content, block.values, &out);
+  out += symbols;
   return out;
 }
 

@@ -57,7 +57,7 @@ inline constexpr ValueCode CodeOf(uint8_t values) {
       return ValueCode::kBook;
   }
 }
-// Bits of a symbol at least, and just so many where they are not adaptive.
+// Bits of a symbol where they are not adaptive.
 inline constexpr int SymbolBits(uint8_t values) {
   switch (values) {
     case kValuesFloat:

@@ -479,7 +479,7 @@ TEST(FrameTest, ForgedBodiesAreRefusedForTheRightReason) {
        Code::kInvalidArgument, "form 0x20"},
       {"replacing with levels", Body({0, Form(kPlacesReplace, kValuesLinear8)}),
        Code::kInvalidArgument, "form"},
-      {"a code of levels that is not there", Body({0, rice_book | kAdaptive}),
+      {"levels by a code for books only", Body({0, rice | kAdaptive}),
        Code::kInvalidArgument, "form"},
       {"group of one", Body({0, rice | kGroup, 0, 1, 0, 0, 0x80, 0x3F, 1}),
        Code::kInvalidArgument, "group of one"},
