@@ -137,7 +137,8 @@ absl::Status DecodeSymbols(const Block& block, uint64_t count, ByteReader* body,
           LoadLittleEndian(bytes, i / 2, 1) >> (4 * (i % 2)) & 0xFu;
       level = static_cast<int32_t>(nibble ^ 8u) - 8;
     } else if (bits == 8) {
-      level = static_cast<int8_t>(LoadLittleEndian(bytes, i, 1));
+      level =
+          (static_cast<int32_t>(LoadLittleEndian(bytes, i, 1)) ^ 0x80) - 0x80;
     } else {
       level = static_cast<int16_t>(LoadLittleEndian(bytes, 2 * i, 2));
     }

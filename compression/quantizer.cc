@@ -303,7 +303,7 @@ std::vector<float> FitBook(absl::Span<const float> magnitudes, int most,
 void QuantizeDense(const ValuesView& values, const TensorPlan& plan,
                    const NoiseKey& noise, CompressedTensor* out) {
   const ValueCode code = CodeOf(plan.value_bits, /*dense=*/true);
-  out->Reset(values.size, /*dense=*/true, code);
+  out->Reset(values.size, /*is_dense=*/true, code);
   const size_t size = static_cast<size_t>(values.size);
   if (code == ValueCode::kFloat) {
     out->values.resize(size);
@@ -336,7 +336,7 @@ void QuantizeDense(const ValuesView& values, const TensorPlan& plan,
 void QuantizeSparse(int64_t size, const TensorPlan& plan, const NoiseKey& noise,
                     Candidates* selected, CompressedTensor* out) {
   const ValueCode code = CodeOf(plan.value_bits, /*dense=*/false);
-  out->Reset(size, /*dense=*/false, code);
+  out->Reset(size, /*is_dense=*/false, code);
   RandomStream random(noise.seed, RandomPurpose::kRounding, noise.step,
                       noise.stream);
   if (code == ValueCode::kFloat) {

@@ -385,6 +385,7 @@ absl::Status MeasureDecodeAdd(const PublishedModel& model,
   ModelRig rig(model, SettingOf(options, MomentumForm::kNone, 1), &pool);
   for (int i = 0; i < options.warm_up_steps; ++i) rig.Step();
   std::vector<std::string> frames;
+  frames.reserve(kPushes);
   int64_t entries = 0;
   for (int i = 0; i < kPushes; ++i) {
     rig.Step();
@@ -392,6 +393,7 @@ absl::Status MeasureDecodeAdd(const PublishedModel& model,
     entries += rig.sent_values();
   }
   std::vector<AlignedBuffer<float>> sums;
+  sums.reserve(model.tensors.size());
   for (const PublishedTensor& t : model.tensors) sums.emplace_back(t.size);
   const double start = Now();
   for (const std::string& frame : frames) {
@@ -419,6 +421,7 @@ double InCacheGigabytes(const CompressionBenchOptions& options,
   ModelRig rig(model, SettingOf(options, MomentumForm::kNone, 1), &pool);
   for (int i = 0; i < kSteps; ++i) rig.Step();
   std::vector<double> seconds;
+  seconds.reserve(kSteps);
   for (int i = 0; i < kSteps; ++i) seconds.push_back(rig.Step().pass);
   return 4e-9 * kElements / Median(seconds);
 }
@@ -490,6 +493,7 @@ absl::StatusOr<CompressionBenchResult> BenchCompression(
     BareLoops bare(model, &pool);
     bare.Copy();  // touches the memory
     std::vector<double> copies;
+    copies.reserve(static_cast<size_t>(options.repetitions));
     for (int i = 0; i < options.repetitions; ++i) copies.push_back(bare.Copy());
     result.copy_gb_per_s =
         4e-9 * static_cast<double>(result.elements) / Median(copies);
