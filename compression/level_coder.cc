@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "compression/bit_io.h"
 #include "compression/range_coder.h"
 
@@ -67,7 +68,8 @@ void StoreLanes(uint64_t lanes, Int* values, size_t count = kLanes) {
     }
   }
   for (size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<int8_t>(lanes >> (8 * i));
+    const int byte = static_cast<int>(lanes >> (8 * i) & 0xFF);
+    values[i] = static_cast<Int>((byte ^ 0x80) - 0x80);
   }
 }
 
@@ -249,9 +251,7 @@ template <int kIndexBits, typename Int>
 absl::Status DecodeAdaptive(absl::string_view bytes, absl::Span<Int> out,
                             size_t* consumed) {
   size_t sign_bytes = 0;
-  const absl::Status signs =
-      Unpack<LevelLanes<0>, Int>(bytes, out, &sign_bytes);
-  if (!signs.ok()) return signs;
+  RV_RETURN_IF_ERROR((Unpack<LevelLanes<0>, Int>(bytes, out, &sign_bytes)));
   AdaptiveBit tree[1 << kIndexBits];
   RangeDecoder decoder(bytes.substr(sign_bytes));
   for (Int& level : out) {
@@ -264,8 +264,7 @@ absl::Status DecodeAdaptive(absl::string_view bytes, absl::Span<Int> out,
     level = static_cast<Int>(level < 0 ? ~index : index + 1);
   }
   size_t range_bytes = 0;
-  const absl::Status indices = decoder.Finish(&range_bytes);
-  if (!indices.ok()) return indices;
+  RV_RETURN_IF_ERROR(decoder.Finish(&range_bytes));
   *consumed = sign_bytes + range_bytes;
   return absl::OkStatus();
 }

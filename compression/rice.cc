@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
 
 namespace rivulet {
 namespace internal {
@@ -199,9 +200,7 @@ absl::Status CheckRiceCount(absl::string_view bytes, uint64_t count,
 
 absl::Status DecodeRice(absl::string_view bytes, int parameter, int64_t size,
                         absl::Span<uint32_t> out, size_t* consumed) {
-  const absl::Status count_status =
-      CheckRiceCount(bytes, out.size(), parameter, size);
-  if (!count_status.ok()) return count_status;
+  RV_RETURN_IF_ERROR(CheckRiceCount(bytes, out.size(), parameter, size));
   BitReader reader(bytes);
   const uint64_t end = static_cast<uint64_t>(size);
   const uint32_t limit = static_cast<uint32_t>(end >> parameter);
@@ -239,9 +238,7 @@ absl::Status DecodeRice(absl::string_view bytes, uint64_t count, int parameter,
                         int64_t size, std::vector<uint32_t>* positions,
                         size_t* consumed) {
   positions->clear();
-  const absl::Status count_status =
-      CheckRiceCount(bytes, count, parameter, size);
-  if (!count_status.ok()) return count_status;
+  RV_RETURN_IF_ERROR(CheckRiceCount(bytes, count, parameter, size));
   positions->resize(count);
   return DecodeRice(bytes, parameter, size, absl::MakeSpan(*positions),
                     consumed);
