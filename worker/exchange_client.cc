@@ -33,17 +33,23 @@ std::string NameOf(const ExchangeClient::Options& options) {
 }  // namespace
 
 class ExchangeClient::Impl final
-    : private ClientStream<v1::WorkerMessage, v1::ShardMessage>::Listener {
+    : private MessageStream<v1::WorkerMessage, v1::ShardMessage>::Listener {
  public:
   explicit Impl(const Options& options)
-      : options_(options),
-        name_(NameOf(options)),
-        stub_(
-            v1::Shard::NewStub(MakeChannel(options.address, options.patience))),
+      : options_(options), name_(NameOf(options)) {
+    if (options.connect != nullptr) {
+      stream_ = options.connect(this);
+      return;
+    }
+    stub_ = v1::Shard::NewStub(MakeChannel(options.address, options.patience));
+    GrpcStream::Listener* const listener = this;
+    auto stream = std::make_unique<GrpcStream>(
+        name_,
         // A push and statistics are all that can ever wait.
-        stream_(name_,
-                2 * MaxFrameBytes(options.elements) + 8 * options.statistics,
-                this) {}
+        2 * MaxFrameBytes(options.elements) + 8 * options.statistics, listener);
+    grpc_ = stream.get();
+    stream_ = std::move(stream);
+  }
 
   ~Impl() override { Close(); }
 
@@ -70,7 +76,7 @@ class ExchangeClient::Impl final
       const auto payload = static_cast<int64_t>(push.data().size());
       const bool last = begin + kChunkBytes >= frames.size();
       if (last && commit != nullptr) *push.mutable_commit() = *commit;
-      stream_.Write(std::move(message), payload);
+      stream_->Write(std::move(message), payload);
       if (last) return;
     }
   }
@@ -79,7 +85,7 @@ class ExchangeClient::Impl final
     v1::WorkerMessage message;
     message.mutable_boundary()->set_step(static_cast<uint64_t>(step));
     message.mutable_boundary()->set_schedule_seq(schedule_seq);
-    stream_.Write(std::move(message), 0);
+    stream_->Write(std::move(message), 0);
   }
 
   void SendStatistics(int64_t step, absl::Span<const float> values) {
@@ -92,12 +98,13 @@ class ExchangeClient::Impl final
       part.set_step(static_cast<uint64_t>(step));
       part.set_data(bytes + begin, n);
       part.set_last(begin + n == size);
-      stream_.Write(std::move(message), 0);
+      stream_->Write(std::move(message), 0);
     }
   }
 
   absl::StatusOr<ReceivedUpdate> WaitForUpdate(int64_t step)
       ABSL_LOCKS_EXCLUDED(mu_) {
+    const CoreGate::Pause pause(options_.gate);
     MutexLock lock(&mu_);
     RV_RETURN_IF_ERROR(
         WaitLocked(&updates_, absl::StrCat("the update of step ", step)));
@@ -112,6 +119,7 @@ class ExchangeClient::Impl final
 
   absl::StatusOr<std::vector<float>> WaitForStatistics(int64_t step)
       ABSL_LOCKS_EXCLUDED(mu_) {
+    const CoreGate::Pause pause(options_.gate);
     MutexLock lock(&mu_);
     RV_RETURN_IF_ERROR(WaitLocked(
         &statistics_, absl::StrCat("the mean statistics of step ", step)));
@@ -126,26 +134,30 @@ class ExchangeClient::Impl final
 
   void Cancel(const absl::Status& reason) {
     End(reason);
-    stream_.Cancel(reason);
+    stream_->Cancel(reason);
   }
 
-  void Close() { stream_.Close(kCloseGrace); }
+  void Close() { stream_->Close(kCloseGrace); }
 
-  const ByteCounter& sent() const { return stream_.sent(); }
-  const ByteCounter& received() const { return stream_.received(); }
+  const ByteCounter& sent() const { return stream_->sent(); }
+  const ByteCounter& received() const { return stream_->received(); }
 
  private:
+  using GrpcStream = ClientStream<v1::WorkerMessage, v1::ShardMessage>;
+
   struct StepStatistics {
     int64_t step = 0;
     std::vector<float> values;
   };
 
   absl::Status SayHello(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_) {
-    stub_->async()->Exchange(stream_.context(), &stream_);
-    stream_.Start();
+    if (grpc_ != nullptr) {
+      stub_->async()->Exchange(grpc_->context(), grpc_);
+    }
+    stream_->Start();
     v1::WorkerMessage message;
     *message.mutable_hello() = options_.hello;
-    stream_.Write(std::move(message), 0);
+    stream_->Write(std::move(message), 0);
     while (absl::Now() < deadline) {
       // Without the lock: it is the caller's code.
       if (options_.cancelled != nullptr && options_.cancelled()) {
@@ -305,7 +317,7 @@ class ExchangeClient::Impl final
 
   const Options options_;
   const std::string name_;
-  const std::unique_ptr<v1::Shard::Stub> stub_;
+  std::unique_ptr<v1::Shard::Stub> stub_;  // constant; null without gRPC
 
   Mutex mu_;
   CondVar changed_;
@@ -319,7 +331,8 @@ class ExchangeClient::Impl final
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 
   // Last: its destructor calls back into the members above.
-  ClientStream<v1::WorkerMessage, v1::ShardMessage> stream_;
+  std::unique_ptr<MessageStream<v1::WorkerMessage, v1::ShardMessage>> stream_;
+  GrpcStream* grpc_ = nullptr;  // the same, where it is gRPC's
 };
 
 ExchangeClient::ExchangeClient(std::unique_ptr<Impl> impl)

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/daemon/message_stream.h"
+#include "worker/core_gate.h"
 #include "worker/shard_stream.h"
 
 namespace rivulet {
@@ -27,6 +29,8 @@ class ExchangeClient final : public ShardStream {
   struct Options {
     int shard = 0;
     std::string address;  // host:port
+    // How to reach it; null: by gRPC.
+    Connector<v1::WorkerMessage, v1::ShardMessage> connect;
     v1::ExchangeHello hello;
     absl::Duration connect_timeout = absl::Minutes(5);
     // A shard that does not answer for so long is given up.
@@ -39,6 +43,8 @@ class ExchangeClient final : public ShardStream {
     int64_t statistics = 0;
     // How often a wait says in the log for what it waits.
     absl::Duration say_every = absl::Seconds(10);
+    // Let go of while waiting for the shard. Borrowed; may be null.
+    CoreGate* gate = nullptr;
   };
 
   // Dials, tries again while nobody answers, and exchanges hellos.

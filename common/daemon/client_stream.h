@@ -1,5 +1,5 @@
-// One bidirectional gRPC stream, seen from the client: what the control path
-// and the data path share. Writes are queued and go out one at a time; reads
+// A MessageStream over gRPC, seen from the client: what the control path and
+// the data path share. Writes are queued and go out one at a time; reads
 // are handed to a listener one at a time, and the next is started only when the
 // listener has returned, which is the flow control.
 //
@@ -31,25 +31,16 @@
 #include "common/base/status_macros.h"
 #include "common/base/sync.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/message_stream.h"
 
 namespace rivulet {
 
 template <typename Out, typename In>
-class ClientStream final : public grpc::ClientBidiReactor<Out, In> {
+class ClientStream final : public grpc::ClientBidiReactor<Out, In>,
+                           public MessageStream<Out, In> {
  public:
-  // Called from gRPC's threads, one call at a time; must not block and must not
-  // call Close().
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-    // An error cancels the stream, and is what OnEnd then gets; no message
-    // follows.
-    virtual absl::Status OnMessage(In message) = 0;
-    // Bytes of `message` that count as payload.
-    virtual int64_t PayloadBytes(const In& message) const = 0;
-    // Once, last. OK where the peer ended the stream in order.
-    virtual void OnEnd(const absl::Status& status) = 0;
-  };
+  // Called from gRPC's threads.
+  using Listener = typename MessageStream<Out, In>::Listener;
 
   // `peer` names the other end in messages. What is queued beyond
   // `max_queued_bytes` ends the stream with ResourceExhausted: a peer that lets
@@ -66,7 +57,7 @@ class ClientStream final : public grpc::ClientBidiReactor<Out, In> {
   grpc::ClientContext* context() { return &context_; }
 
   // Begins the call that the stub's async method has bound to this object.
-  void Start() ABSL_LOCKS_EXCLUDED(mu_) {
+  void Start() override ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(&mu_);
       started_ = true;
@@ -79,25 +70,21 @@ class ClientStream final : public grpc::ClientBidiReactor<Out, In> {
     this->StartCall();
   }
 
-  // Enqueues; never blocks. Dropped once the stream is closing or has ended.
-  void Write(Out message, int64_t payload_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+  // MessageStream:
+  void Write(Out message, int64_t payload_bytes) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
     Enqueue(std::move(message), payload_bytes, /*urgent=*/false);
   }
-  // As Write, but ahead of all that waits.
-  void WriteFirst(Out message) ABSL_LOCKS_EXCLUDED(mu_) {
+  void WriteFirst(Out message) override ABSL_LOCKS_EXCLUDED(mu_) {
     Enqueue(std::move(message), 0, /*urgent=*/true);
   }
 
-  // Ends the stream at once; `reason` is what OnEnd gets. Does not wait.
-  void Cancel(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Cancel(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     CancelLocked(reason);
   }
 
-  // Ends the stream from this side after what is queued has been written and
-  // the peer has answered, for at most `grace`; cancels it then. Returns when
-  // OnEnd has been called. Idempotent.
-  void Close(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Close(absl::Duration grace) override ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::Time deadline = absl::Now() + grace;
     MutexLock lock(&mu_);
     closing_ = true;
@@ -114,8 +101,8 @@ class ClientStream final : public grpc::ClientBidiReactor<Out, In> {
     while (!done_) done_changed_.Wait(&mu_);
   }
 
-  const ByteCounter& sent() const { return sent_; }
-  const ByteCounter& received() const { return received_; }
+  const ByteCounter& sent() const override { return sent_; }
+  const ByteCounter& received() const override { return received_; }
 
   // Reactions, called by gRPC.
   void OnReadDone(bool ok) override {

@@ -91,6 +91,7 @@ absl::Status RunMember::Join(const std::string& manifest_hash,
   manifest_hash_ = manifest_hash;
   SessionClient::Options join;
   join.controller = config_.cluster.controller;
+  join.connect = options_.connect;
   join.join_timeout = config_.cluster.join_timeout;
   // Three may get lost before the lease lapses.
   join.heartbeat_every = config_.cluster.lease / 4;

@@ -40,6 +40,8 @@ class RunMember {
     // Polled about every 50 ms from a thread of its own once joined. May be
     // null.
     std::function<bool()> stop_requested;
+    // How to reach the controller; null: by gRPC, at cluster.controller.
+    Connector<v1::DaemonMessage, v1::ControllerMessage> connect = nullptr;
   };
 
   RunMember(const Config& config, Options options);

@@ -31,14 +31,24 @@ absl::Status ToStatus(int code, const std::string& message) {
 }  // namespace
 
 class SessionClient::Impl final
-    : private ClientStream<v1::DaemonMessage, v1::ControllerMessage>::Listener {
+    : private MessageStream<v1::DaemonMessage,
+                            v1::ControllerMessage>::Listener {
  public:
   explicit Impl(const Options& options)
       : controller_(absl::StrCat("the controller at ", options.controller)),
-        heartbeat_every_(options.heartbeat_every),
-        stub_(v1::Controller::NewStub(
-            MakeChannel(options.controller, options.patience))),
-        stream_(controller_, kMaxQueuedBytes, this) {}
+        heartbeat_every_(options.heartbeat_every) {
+    if (options.connect != nullptr) {
+      stream_ = options.connect(this);
+      return;
+    }
+    stub_ = v1::Controller::NewStub(
+        MakeChannel(options.controller, options.patience));
+    GrpcStream::Listener* const listener = this;
+    auto stream =
+        std::make_unique<GrpcStream>(controller_, kMaxQueuedBytes, listener);
+    grpc_ = stream.get();
+    stream_ = std::move(stream);
+  }
 
   ~Impl() override { Close(); }
 
@@ -51,7 +61,7 @@ class SessionClient::Impl final
       heartbeat_ = std::thread([this] { Beat(); });
     } else {
       // So that the destructor need not wait for a peer that does not answer.
-      stream_.Cancel(status);
+      stream_->Cancel(status);
     }
     return status;
   }
@@ -103,7 +113,9 @@ class SessionClient::Impl final
                         : result_;
   }
 
-  void Send(v1::DaemonMessage message) { stream_.Write(std::move(message), 0); }
+  void Send(v1::DaemonMessage message) {
+    stream_->Write(std::move(message), 0);
+  }
 
   void SetStep(uint64_t step) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -144,13 +156,15 @@ class SessionClient::Impl final
     }
     MutexLock lock(&close_mu_);
     if (heartbeat_.joinable()) heartbeat_.join();
-    stream_.Close(kCloseGrace);
+    stream_->Close(kCloseGrace);
   }
 
-  const ByteCounter& sent() const { return stream_.sent(); }
-  const ByteCounter& received() const { return stream_.received(); }
+  const ByteCounter& sent() const { return stream_->sent(); }
+  const ByteCounter& received() const { return stream_->received(); }
 
  private:
+  using GrpcStream = ClientStream<v1::DaemonMessage, v1::ControllerMessage>;
+
   int64_t PayloadBytes(const v1::ControllerMessage&) const override {
     return 0;
   }
@@ -158,11 +172,13 @@ class SessionClient::Impl final
   absl::Status SayHello(const v1::Hello& hello, absl::Time deadline,
                         const std::function<bool()>& cancelled)
       ABSL_LOCKS_EXCLUDED(mu_) {
-    stub_->async()->Session(stream_.context(), &stream_);
-    stream_.Start();
+    if (grpc_ != nullptr) {
+      stub_->async()->Session(grpc_->context(), grpc_);
+    }
+    stream_->Start();
     v1::DaemonMessage message;
     *message.mutable_hello() = hello;
-    stream_.Write(std::move(message), 0);
+    stream_->Write(std::move(message), 0);
     while (absl::Now() < deadline) {
       // Without the lock: it is the caller's code.
       if (cancelled != nullptr && cancelled()) {
@@ -291,14 +307,14 @@ class SessionClient::Impl final
         message.mutable_heartbeat()->set_step(step_);
       }
       // Ahead of weights that wait for a slow link: the lease must not lapse.
-      stream_.WriteFirst(std::move(message));
+      stream_->WriteFirst(std::move(message));
       next = absl::Now() + heartbeat_every_;
     }
   }
 
   const std::string controller_;
   const absl::Duration heartbeat_every_;
-  const std::unique_ptr<v1::Controller::Stub> stub_;
+  std::unique_ptr<v1::Controller::Stub> stub_;  // constant; null without gRPC
 
   Mutex mu_;
   CondVar changed_;
@@ -319,7 +335,9 @@ class SessionClient::Impl final
   std::thread heartbeat_;  // started by Dial, joined by Close
 
   // Last: its destructor calls back into the members above.
-  ClientStream<v1::DaemonMessage, v1::ControllerMessage> stream_;
+  std::unique_ptr<MessageStream<v1::DaemonMessage, v1::ControllerMessage>>
+      stream_;
+  GrpcStream* grpc_ = nullptr;  // the same, where it is gRPC's
 };
 
 SessionClient::SessionClient(std::unique_ptr<Impl> impl)

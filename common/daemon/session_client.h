@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/message_stream.h"
 #include "proto/controller.pb.h"
 
 namespace rivulet {
@@ -30,6 +31,8 @@ class SessionClient {
  public:
   struct Options {
     std::string controller;  // host:port
+    // How to reach it; null: by gRPC.
+    Connector<v1::DaemonMessage, v1::ControllerMessage> connect;
     v1::Hello hello;
     absl::Duration join_timeout = absl::Minutes(5);
     absl::Duration heartbeat_every = absl::Seconds(5);
