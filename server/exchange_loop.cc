@@ -76,7 +76,7 @@ std::vector<std::shared_ptr<const v1::ShardMessage>> StatisticsMessages(
   return messages;
 }
 
-ExchangeLoop::ExchangeLoop(ShardCore* core, ExchangeHub* hub,
+ExchangeLoop::ExchangeLoop(ShardCore* core, ExchangeStreams* hub,
                            ShardControl* control, ExchangeOptions options)
     : core_(core),
       hub_(hub),
@@ -87,7 +87,7 @@ ExchangeLoop::ExchangeLoop(ShardCore* core, ExchangeHub* hub,
                   static_cast<int>(core->plan().config().cluster.workers)),
       schedule_seq_(options_.schedule_seq) {}
 
-absl::Status ExchangeLoop::Handle(ExchangeHub::Event event) {
+absl::Status ExchangeLoop::Handle(ExchangeStreams::Event event) {
   if (!event.message.has_value()) {
     HandleLeft(event.stream, event.reason.ok()
                                  ? "it closed its stream"

@@ -29,6 +29,7 @@
 namespace rivulet {
 
 using ExchangeHub = StreamHub<v1::WorkerMessage, v1::ShardMessage>;
+using ExchangeStreams = MessageHub<v1::WorkerMessage, v1::ShardMessage>;
 
 // What the loop needs of the session with the controller.
 class ShardControl {
@@ -53,14 +54,14 @@ struct ExchangeOptions {
 class ExchangeLoop {
  public:
   // Borrows all three for its life.
-  ExchangeLoop(ShardCore* core, ExchangeHub* hub, ShardControl* control,
+  ExchangeLoop(ShardCore* core, ExchangeStreams* hub, ShardControl* control,
                ExchangeOptions options);
 
   // Handles one event. A bad message, or a worker that leaves, ends only that
   // stream: whether the run goes on without the worker is the controller's to
   // decide. An error means that this shard cannot go on: it comes from the core
   // or from saving.
-  absl::Status Handle(ExchangeHub::Event event);
+  absl::Status Handle(ExchangeStreams::Event event);
 
   // Says every 10 s whose pushes a step that has begun still waits for: a
   // worker may be stuck while its session lives. Call every 50 ms or so.
@@ -98,7 +99,7 @@ class ExchangeLoop {
   void SendFinished(bool complete);
 
   ShardCore* const core_;
-  ExchangeHub* const hub_;
+  ExchangeStreams* const hub_;
   ShardControl* const control_;
   const ExchangeOptions options_;
   const int64_t buffer_elements_;

@@ -46,10 +46,9 @@
 #include "absl/time/time.h"
 #include "common/base/sync.h"
 #include "common/daemon/grpc_util.h"
+#include "server/message_hub.h"
 
 namespace rivulet {
-
-using StreamId = uint64_t;
 
 struct StreamLimits {
   size_t max_streams = 2048;
@@ -62,20 +61,15 @@ struct StreamLimits {
 };
 
 template <typename In, typename Out>
-class StreamHub {
+class StreamHub final : public MessageHub<In, Out> {
  public:
-  struct Event {
-    StreamId stream = 0;
-    std::optional<In> message;  // nothing: the client sends no more
-    // Why, where the hub has ended the stream: its client does not read.
-    absl::Status reason = absl::OkStatus();
-  };
+  using Event = typename MessageHub<In, Out>::Event;
 
   explicit StreamHub(StreamLimits limits = {}) : limits_(limits) {}
   StreamHub(const StreamHub&) = delete;
   StreamHub& operator=(const StreamHub&) = delete;
 
-  ~StreamHub() {
+  ~StreamHub() override {
     Stop();
     MutexLock lock(&mu_);
     while (!streams_.empty()) idle_.Wait(&mu_);
@@ -127,8 +121,8 @@ class StreamHub {
     }
   }
 
-  // The stream is one of the owner's.
-  void Admit(StreamId id) ABSL_LOCKS_EXCLUDED(mu_) {
+  // MessageHub:
+  void Admit(StreamId id) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto it = streams_.find(id);
     if (it == streams_.end() || it->second->admitted) return;
@@ -137,9 +131,7 @@ class StreamHub {
     ResumeLocked(it->second);
   }
 
-  // Enqueues an answer, which may be shared among streams. Nothing happens for
-  // a stream that is gone.
-  void Send(StreamId id, std::shared_ptr<const Out> message)
+  void Send(StreamId id, std::shared_ptr<const Out> message) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto it = streams_.find(id);
@@ -164,11 +156,11 @@ class StreamHub {
     WriteOnLocked(stream);
   }
 
-  // Ends a stream: with OK after what was sent is written, with an error after
-  // the one message that is being written. Until the client has taken that, or
-  // its connection ends, the stream still counts. Idempotent; the first status
-  // counts.
-  void End(StreamId id, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+  // With OK, the stream ends after what was sent is written, with an error
+  // after the one message that is being written. Until the client has taken
+  // that, or its connection ends, the stream still counts.
+  void End(StreamId id, const absl::Status& status) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto it = streams_.find(id);
     if (it == streams_.end()) return;
@@ -176,8 +168,7 @@ class StreamHub {
     FinishLocked(it->second, status);
   }
 
-  // The client's address, for messages; empty for a stream that is gone.
-  std::string Peer(StreamId id) const ABSL_LOCKS_EXCLUDED(mu_) {
+  std::string Peer(StreamId id) const override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto it = streams_.find(id);
     return it == streams_.end() ? std::string() : it->second->peer;

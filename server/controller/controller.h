@@ -11,17 +11,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/sync.h"
 #include "common/daemon/config.h"
-#include "common/daemon/run_folder.h"
-#include "common/daemon/run_plan.h"
 #include "server/controller/run_coordinator.h"
-#include "server/controller/schedule_log.h"
+#include "server/controller/run_record.h"
 #include "server/listen.h"
 
 namespace rivulet {
@@ -56,21 +53,12 @@ class Controller {
   void RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  Controller(RunFolder folder, std::shared_ptr<const RunPlan> plan,
-             bool resume);
+  explicit Controller(std::unique_ptr<RunRecord> record);
 
-  absl::Status TakeUp();
-  absl::Status WriteFiles();
   void Loop(RunCoordinator* coordinator);
   void Shutdown();
 
-  RunFolder folder_;
-  const std::shared_ptr<const RunPlan> plan_;
-  const bool resume_;
-  std::string job_;
-  std::vector<std::string> notices_;  // for whoever watches the run
-  RunTotals earlier_;
-  std::unique_ptr<ScheduleLog> log_;
+  const std::unique_ptr<RunRecord> record_;
   std::unique_ptr<ControllerService> service_;  // outlives the server
   Listener listener_;
 

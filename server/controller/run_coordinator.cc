@@ -35,7 +35,7 @@ MembershipOptions OptionsOf(const RunCoordinator::Parts& parts) {
                                     /*for_resume=*/false),
           .manifest_hash = parts.plan->manifest_hash(),
           .generation = parts.generation,
-          .lease = cluster.lease};
+          .lease = parts.lease.value_or(cluster.lease)};
 }
 
 // A daemon's words, as much of them as belongs into files and messages.
@@ -72,7 +72,7 @@ RunCoordinator::RunCoordinator(Parts parts, absl::Time now)
       waiting_since_(now),
       weights_(parts_.plan) {}
 
-void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
+void RunCoordinator::Handle(SessionStreams::Event event, absl::Time now) {
   if (!event.message.has_value()) {
     HandleLeft(event.stream);
     return;
@@ -102,6 +102,10 @@ void RunCoordinator::Handle(SessionHub::Event event, absl::Time now) {
     shard_bytes_up_ += WireBytesOf(*event.message);
   }
   HandleMember(*key, *event.message);
+}
+
+void RunCoordinator::SetStep(int64_t step) {
+  if (metrics_.has_value()) metrics_->SetStep(static_cast<uint64_t>(step));
 }
 
 void RunCoordinator::HandleHello(StreamId stream,

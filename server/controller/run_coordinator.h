@@ -34,6 +34,7 @@
 namespace rivulet {
 
 using SessionHub = StreamHub<v1::DaemonMessage, v1::ControllerMessage>;
+using SessionStreams = MessageHub<v1::DaemonMessage, v1::ControllerMessage>;
 
 class RunCoordinator {
  public:
@@ -45,14 +46,18 @@ class RunCoordinator {
     RunTotals earlier;  // of a resumed run
     // What watchers are told of its beginning, a line each.
     std::vector<std::string> notices;
-    SessionHub* hub = nullptr;   // borrowed
-    ScheduleLog* log = nullptr;  // borrowed
+    SessionStreams* hub = nullptr;  // borrowed
+    ScheduleLog* log = nullptr;     // borrowed
+    // Silence after which a member counts as lost; nothing: cluster.lease.
+    std::optional<absl::Duration> lease = std::nullopt;
   };
 
   // Waits for daemons from `now` on.
   RunCoordinator(Parts parts, absl::Time now);
 
-  void Handle(SessionHub::Event event, absl::Time now);
+  void Handle(SessionStreams::Event event, absl::Time now);
+  // A member has done `step` steps: what its next heartbeat would say.
+  void SetStep(int64_t step);
   // Deadlines, leases, checkpoints, metrics. Call every 50 ms or so, after the
   // events that have come.
   void Tick(absl::Time now);
