@@ -28,7 +28,8 @@ namespace {
 
 class ControllerSession final : public RunSession {
  public:
-  explicit ControllerSession(SessionClient* client) : client_(client) {}
+  ControllerSession(SessionClient* client, CoreGate* gate)
+      : client_(client), gate_(gate) {}
   void Send(v1::DaemonMessage message) override {
     client_->Send(std::move(message));
   }
@@ -38,6 +39,7 @@ class ControllerSession final : public RunSession {
   }
   absl::StatusOr<v1::ScheduleEntry> WaitForEntry(
       uint64_t seq, absl::Duration timeout) override {
+    const CoreGate::Pause pause(gate_);
     return client_->WaitForEntry(seq, timeout);
   }
   int64_t wire_sent() const override { return client_->sent().wire(); }
@@ -45,6 +47,7 @@ class ControllerSession final : public RunSession {
 
  private:
   SessionClient* const client_;
+  CoreGate* const gate_;
 };
 
 class Worker {
@@ -56,7 +59,10 @@ class Worker {
                          .index = options.rank,
                          .run_dir = options.run_dir,
                          .resume = options.resume,
-                         .stop_requested = options.stop_requested}) {}
+                         .stop_requested = options.stop_requested,
+                         .connect = options.host == nullptr
+                                        ? nullptr
+                                        : options.host->controller}) {}
 
   absl::Status Run() {
     RV_RETURN_IF_ERROR(Prepare());
@@ -74,10 +80,15 @@ class Worker {
                        "; allowed: 0 to ", config_.cluster.workers - 1));
     }
     RV_ASSIGN_OR_RETURN(plan_, RunPlan::Create(config_));
-    RV_ASSIGN_OR_RETURN(train_,
-                        OpenDataset(plan_->dataset_options(), Split::kTrain));
-    RV_ASSIGN_OR_RETURN(test_,
-                        OpenDataset(plan_->dataset_options(), Split::kTest));
+    if (options_.host != nullptr) {
+      train_ = options_.host->train;
+      test_ = options_.host->test;
+    } else {
+      RV_ASSIGN_OR_RETURN(train_,
+                          OpenDataset(plan_->dataset_options(), Split::kTrain));
+      RV_ASSIGN_OR_RETURN(test_,
+                          OpenDataset(plan_->dataset_options(), Split::kTest));
+    }
     RV_RETURN_IF_ERROR(CheckSize(*train_, plan_->dataset_info().train_size));
     RV_RETURN_IF_ERROR(CheckSize(*test_, plan_->dataset_info().test_size));
     return member_.FindCheckpoints();
@@ -146,7 +157,7 @@ class Worker {
     training.before_commit = options_.before_push;
     RV_RETURN_IF_ERROR(Restore(first_step, state, &training.voided));
 
-    ControllerSession session(&member_.session());
+    ControllerSession session(&member_.session(), gate());
     BatchLoader loader(train_, plan_->loader_options());
     Trainer::Parts parts;
     parts.plan = plan_;
@@ -162,7 +173,12 @@ class Worker {
     };
     spdlog::info("training from step {} of {}", first_step,
                  plan_->total_steps());
+    const CoreGate::Hold hold(gate());
     return Trainer(std::move(parts), std::move(training)).Run();
+  }
+
+  CoreGate* gate() const {
+    return options_.host == nullptr ? nullptr : options_.host->gate;
   }
 
   absl::Status ConnectShards(const v1::Start& start) {
@@ -176,6 +192,10 @@ class Worker {
       ExchangeClient::Options connect;
       connect.shard = s;
       connect.address = start.shard_addresses(s);
+      if (options_.host != nullptr) {
+        connect.connect = options_.host->shards[static_cast<size_t>(s)];
+        connect.gate = options_.host->gate;
+      }
       connect.connect_timeout = config_.cluster.join_timeout;
       connect.patience = config_.cluster.lease;
       connect.cancelled = [this] { return member_.session().Ended(nullptr); };

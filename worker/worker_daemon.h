@@ -8,12 +8,30 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/daemon/config.h"
+#include "common/daemon/message_stream.h"
+#include "data/dataset.h"
+#include "proto/controller.pb.h"
+#include "proto/exchange.pb.h"
+#include "worker/core_gate.h"
 
 namespace rivulet {
+
+// What a process that holds a run's other members as well gives its workers.
+struct WorkerHost {
+  Connector<v1::DaemonMessage, v1::ControllerMessage> controller;
+  // Of each shard, in order.
+  std::vector<Connector<v1::WorkerMessage, v1::ShardMessage>> shards;
+  // Opened once for all.
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> test;
+  CoreGate* gate = nullptr;  // held while computing; borrowed, may be null
+};
 
 struct WorkerOptions {
   int rank = 0;
@@ -26,6 +44,8 @@ struct WorkerOptions {
   // Called before the commit of each step's push; tests delay a worker here.
   // May be null.
   std::function<void(int64_t step)> before_push;
+  // Null for a process of its own. Borrowed for the worker's life.
+  const WorkerHost* host = nullptr;
 };
 
 // Opens the data, joins, trains, and waits for the controller's verdict, which
