@@ -103,6 +103,7 @@ TEST_F(ProgramTest, HelpHasExamplesEverywhere) {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"rivulet"},
         std::vector<std::string>{"rivulet", "train"},
+        std::vector<std::string>{"rivulet", "lab"},
         std::vector<std::string>{"rivulet", "eval"},
         std::vector<std::string>{"rivulet", "check"},
         std::vector<std::string>{"rivulet", "bench", "model"},

@@ -19,6 +19,7 @@ using Command = std::function<absl::Status()>;
 // The daemons are beside `program`; `called_as` is what the user calls it.
 void AddTrainCommand(CLI::App* app, const std::string& program,
                      const std::string& called_as, Command* run);
+void AddLabCommand(CLI::App* app, const std::string& called_as, Command* run);
 void AddEvalCommand(CLI::App* app, Command* run);
 void AddCheckCommand(CLI::App* app, Command* run);
 void AddBenchCommand(CLI::App* app, Command* run);

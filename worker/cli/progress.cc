@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -148,11 +149,13 @@ absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
 }
 
 ProgressPrinter::ProgressPrinter(std::FILE* out, bool terminal,
-                                 absl::Duration plain_interval, bool resume)
+                                 absl::Duration plain_interval, bool resume,
+                                 std::string prefix)
     : out_(out),
       terminal_(terminal),
       plain_interval_(plain_interval),
-      say_where_(resume) {}
+      say_where_(resume),
+      prefix_(std::move(prefix)) {}
 
 void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
   const bool phase_changed = status.phase() != phase_;
@@ -179,7 +182,7 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
     return;
   }
   if (terminal_) {
-    const std::string line = ProgressLine(status);
+    const std::string line = absl::StrCat(prefix_, ProgressLine(status));
     std::fprintf(out_, "\r%s", line.c_str());
     for (size_t i = line.size(); i < drawn_; ++i) std::fputc(' ', out_);
     drawn_ = line.size();
@@ -187,7 +190,7 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
     return;
   }
   if (phase_changed || evaluated || now - last_ >= plain_interval_) {
-    std::fprintf(out_, "%s\n", ProgressLine(status).c_str());
+    std::fprintf(out_, "%s%s\n", prefix_.c_str(), ProgressLine(status).c_str());
     std::fflush(out_);
     last_ = now;
   }
@@ -195,7 +198,7 @@ void ProgressPrinter::Show(const v1::RunStatus& status, absl::Time now) {
 
 void ProgressPrinter::Say(const std::string& line) {
   Finish();
-  std::fprintf(out_, "%s\n", line.c_str());
+  std::fprintf(out_, "%s%s\n", prefix_.c_str(), line.c_str());
   std::fflush(out_);
 }
 

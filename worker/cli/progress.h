@@ -43,9 +43,9 @@ class ProgressPrinter {
   // Writes to `out`. On a terminal the line is redrawn in place; elsewhere a
   // line appears every `plain_interval`, at each evaluation and at each change
   // of phase. Of a run that was started with --resume it first says where it
-  // begins.
+  // begins. `prefix` comes before each line.
   ProgressPrinter(std::FILE* out, bool terminal, absl::Duration plain_interval,
-                  bool resume);
+                  bool resume, std::string prefix = "");
 
   // Notices are shown once each. Who is missing while daemons join is said only
   // once that takes long; how the run ended is for the caller to say.
@@ -59,7 +59,8 @@ class ProgressPrinter {
   std::FILE* const out_;
   const bool terminal_;
   const absl::Duration plain_interval_;
-  bool say_where_;    // it begins
+  bool say_where_;  // it begins
+  const std::string prefix_;
   size_t drawn_ = 0;  // characters of the line on the terminal
   absl::Time first_ = absl::InfiniteFuture();  // when Show was first called
   absl::Time last_ = absl::InfinitePast();

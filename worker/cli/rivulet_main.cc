@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  rivulet train configs/quickstart.yaml\n"
+      "  rivulet lab configs/lab/compensation.yaml --list\n"
       "  rivulet eval runs/quickstart\n"
       "  rivulet check configs/cifar10_resnet20.yaml\n"
       "Each command has its own --help. " +
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
 
   rivulet::Command run;
   rivulet::AddTrainCommand(&app, program, argv[0], &run);
+  rivulet::AddLabCommand(&app, argv[0], &run);
   rivulet::AddEvalCommand(&app, &run);
   rivulet::AddCheckCommand(&app, &run);
   rivulet::AddBenchCommand(&app, &run);

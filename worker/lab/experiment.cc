@@ -1,0 +1,623 @@
+#include "worker/lab/experiment.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/nearest_name.h"
+#include "common/base/status_macros.h"
+#include "common/daemon/config_keys.h"
+#include "common/daemon/config_values.h"
+#include "common/daemon/run_folder.h"
+#include "common/daemon/run_plan.h"
+#include "common/daemon/text_file.h"
+#include "common/daemon/yaml_tree.h"
+#include "server/controller/complete_markers.h"
+#include "server/controller/summary.h"
+#include "worker/lab/in_process_cluster.h"
+
+namespace rivulet {
+namespace {
+
+const std::vector<std::string>& TopKeys() {
+  static const auto* const keys = new std::vector<std::string>{
+      "base", "out", "csv", "seeds", "set", "arms", "grid"};
+  return *keys;
+}
+
+constexpr size_t kMaxRuns = 10000;
+constexpr char kLog[] = "lab";  // logs/lab.log of each run
+
+// Keys that are given otherwise.
+std::string GivenBy(const std::string& key) {
+  if (key == "train.seed") return "seeds";
+  if (key == "local.run_dir") return "out";
+  return "";
+}
+
+std::string Text(const Setting& setting) {
+  return absl::StrCat(setting.key, "=", setting.value);
+}
+
+// A name that may be a folder's and a field's.
+bool IsName(const std::string& text) {
+  return !text.empty() && text[0] != '.' && text[0] != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+         });
+}
+
+// Puts one file's YAML into an Experiment.
+class ExperimentReader {
+ public:
+  explicit ExperimentReader(std::string file) : file_(std::move(file)) {}
+
+  absl::StatusOr<Experiment> Read(const YamlValue& root) {
+    Experiment experiment;
+    experiment.file = file_;
+    RV_ASSIGN_OR_RETURN(const auto entries, Entries("", root, root.line));
+    for (const Entry& entry : entries) {
+      if (std::find(TopKeys().begin(), TopKeys().end(), entry.name) ==
+          TopKeys().end()) {
+        return Complain(
+            entry.line, entry.name,
+            absl::StrCat("found an unknown key (did you mean ",
+                         NearestName(entry.name, TopKeys()),
+                         "?); allowed: ", absl::StrJoin(TopKeys(), ", ")));
+      }
+    }
+    const auto find = [&](const char* name) -> const Entry* {
+      const auto it =
+          std::find_if(entries.begin(), entries.end(),
+                       [&](const Entry& e) { return e.name == name; });
+      return it == entries.end() ? nullptr : &*it;
+    };
+    for (const char* name : {"base", "out", "csv", "seeds", "arms"}) {
+      if (find(name) == nullptr) {
+        return Complain(root.line, name,
+                        "found no such key; it has to be there");
+      }
+    }
+    RV_ASSIGN_OR_RETURN(const std::string base, PathOf(*find("base")));
+    experiment.base =
+        (std::filesystem::path(file_).parent_path() / base).lexically_normal();
+    RV_ASSIGN_OR_RETURN(experiment.out, PathOf(*find("out")));
+    RV_ASSIGN_OR_RETURN(experiment.csv, PathOf(*find("csv")));
+    RV_ASSIGN_OR_RETURN(experiment.seeds, SeedsOf(*find("seeds")));
+    if (const Entry* set = find("set")) {
+      RV_ASSIGN_OR_RETURN(experiment.set,
+                          SettingsOf("set", *set->value, set->line));
+    }
+    if (const Entry* grid = find("grid")) {
+      RV_ASSIGN_OR_RETURN(experiment.grid, GridOf(*grid));
+    }
+    RV_ASSIGN_OR_RETURN(experiment.arms,
+                        ArmsOf(*find("arms"), experiment.grid));
+    return experiment;
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    int line = 1;
+    const YamlValue* value = nullptr;
+  };
+
+  absl::Status Complain(int line, const std::string& path,
+                        absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_, ":", line, ": ", path, path.empty() ? "" : ": ", what));
+  }
+
+  // Of a map, with each key once.
+  absl::StatusOr<std::vector<Entry>> Entries(const std::string& path,
+                                             const YamlValue& map,
+                                             int line) const {
+    if (map.kind != YamlValue::Kind::kMap) {
+      return Complain(
+          line, path,
+          absl::StrCat(
+              "found ", map.Describe(), "; allowed: a map",
+              path.empty()
+                  ? absl::StrCat(" with ", absl::StrJoin(TopKeys(), ", "))
+                  : ""));
+    }
+    std::vector<Entry> entries;
+    std::map<std::string, int> lines;
+    for (size_t i = 0; i < map.keys.size(); ++i) {
+      const YamlValue& key = map.keys[i];
+      if (key.kind != YamlValue::Kind::kScalar) {
+        return Complain(key.line, path,
+                        absl::StrCat("found ", key.Describe(),
+                                     " as a key; allowed: a name"));
+      }
+      const auto [first, is_new] = lines.emplace(key.text, key.line);
+      if (!is_new) {
+        return Complain(
+            key.line, Join(path, key.Describe()),
+            absl::StrCat("found the key again, first in line ", first->second,
+                         "; allowed: each key once"));
+      }
+      entries.push_back({key.text, key.line, &map.items[i]});
+    }
+    return entries;
+  }
+
+  static std::string Join(const std::string& path, const std::string& name) {
+    return path.empty() ? name : absl::StrCat(path, ": ", name);
+  }
+
+  absl::StatusOr<std::string> PathOf(const Entry& entry) const {
+    if (entry.value->kind != YamlValue::Kind::kScalar ||
+        entry.value->text.empty()) {
+      return Complain(
+          entry.line, entry.name,
+          absl::StrCat("found ", entry.value->Describe(), "; allowed: a path"));
+    }
+    return entry.value->text;
+  }
+
+  absl::StatusOr<std::vector<int64_t>> SeedsOf(const Entry& entry) const {
+    const absl::StatusOr<std::vector<std::string>> texts =
+        ValuesOf("seeds", *FindKey("train.seed"), *entry.value, entry.line);
+    if (!texts.ok()) return texts.status();
+    std::vector<int64_t> seeds;
+    for (const std::string& text : *texts) {
+      int64_t seed = 0;
+      if (!absl::SimpleAtoi(text, &seed)) {
+        return Complain(entry.line, "seeds", absl::StrCat("found ", text));
+      }
+      seeds.push_back(seed);
+    }
+    return seeds;
+  }
+
+  // The value as a config prints it.
+  absl::StatusOr<std::string> ValueOf(const std::string& path,
+                                      const KeySpec& key,
+                                      const YamlValue& value, int line) const {
+    Config scratch;
+    if (const absl::Status status = SetKey(key, value, &scratch);
+        !status.ok()) {
+      return Complain(line, path, status.message());
+    }
+    return FormatKey(key, scratch);
+  }
+
+  // Those of a list, each once, at least one.
+  absl::StatusOr<std::vector<std::string>> ValuesOf(const std::string& path,
+                                                    const KeySpec& key,
+                                                    const YamlValue& list,
+                                                    int line) const {
+    if (list.kind != YamlValue::Kind::kList || list.items.empty()) {
+      return Complain(
+          line, path,
+          absl::StrCat("found ",
+                       list.items.empty() && list.kind == YamlValue::Kind::kList
+                           ? "an empty list"
+                           : list.Describe(),
+                       "; allowed: a list of values, each ",
+                       DescribeAllowed(key)));
+    }
+    std::vector<std::string> values;
+    for (const YamlValue& item : list.items) {
+      RV_ASSIGN_OR_RETURN(std::string value,
+                          ValueOf(path, key, item, item.line));
+      if (std::find(values.begin(), values.end(), value) != values.end()) {
+        return Complain(
+            item.line, path,
+            absl::StrCat("found ", value, " again; allowed: each value once"));
+      }
+      values.push_back(std::move(value));
+    }
+    return values;
+  }
+
+  absl::StatusOr<const KeySpec*> KeyOf(const std::string& path,
+                                       const Entry& entry) const {
+    const std::string& name = entry.name;
+    if (const std::string by = GivenBy(name); !by.empty()) {
+      return Complain(entry.line, Join(path, name),
+                      absl::StrCat("is given by ", by, " here"));
+    }
+    if (const KeySpec* const key = FindKey(name)) return key;
+    if (IsSection(name)) {
+      return Complain(
+          entry.line, Join(path, name),
+          absl::StrCat("found a section; allowed: a whole key, such as ", name,
+                       ".", NamesIn(name).front()));
+    }
+    YamlValue shown;
+    shown.kind = YamlValue::Kind::kScalar;
+    shown.text = name;
+    std::vector<std::string> known;
+    for (const KeySpec& key : ConfigKeys()) known.push_back(key.path);
+    return Complain(
+        entry.line, Join(path, shown.Describe()),
+        absl::StrCat("found an unknown key (did you mean ",
+                     NearestName(name, known),
+                     "?); allowed: whole keys of the config, such as "
+                     "compression.density (rivulet check --keys lists them)"));
+  }
+
+  absl::StatusOr<std::vector<Setting>> SettingsOf(const std::string& path,
+                                                  const YamlValue& map,
+                                                  int line) const {
+    std::vector<Setting> settings;
+    // An arm that changes nothing.
+    if (map.kind == YamlValue::Kind::kNull) return settings;
+    RV_ASSIGN_OR_RETURN(const auto entries, Entries(path, map, line));
+    for (const Entry& entry : entries) {
+      RV_ASSIGN_OR_RETURN(const KeySpec* const key, KeyOf(path, entry));
+      RV_ASSIGN_OR_RETURN(
+          std::string value,
+          ValueOf(Join(path, entry.name), *key, *entry.value, entry.line));
+      settings.push_back({entry.name, std::move(value)});
+    }
+    return settings;
+  }
+
+  absl::StatusOr<std::vector<Experiment::GridKey>> GridOf(
+      const Entry& grid) const {
+    std::vector<Experiment::GridKey> keys;
+    if (grid.value->kind == YamlValue::Kind::kNull) return keys;
+    RV_ASSIGN_OR_RETURN(const auto entries,
+                        Entries("grid", *grid.value, grid.line));
+    for (const Entry& entry : entries) {
+      RV_ASSIGN_OR_RETURN(const KeySpec* const key, KeyOf("grid", entry));
+      RV_ASSIGN_OR_RETURN(
+          std::vector<std::string> values,
+          ValuesOf(Join("grid", entry.name), *key, *entry.value, entry.line));
+      keys.push_back({entry.name, std::move(values)});
+    }
+    return keys;
+  }
+
+  absl::StatusOr<std::vector<Experiment::Arm>> ArmsOf(
+      const Entry& arms, const std::vector<Experiment::GridKey>& grid) const {
+    RV_ASSIGN_OR_RETURN(const auto entries,
+                        Entries("arms", *arms.value, arms.line));
+    if (entries.empty()) {
+      return Complain(arms.line, "arms", "found none; allowed: at least one");
+    }
+    std::vector<Experiment::Arm> result;
+    for (const Entry& entry : entries) {
+      const std::string path = Join("arms", entry.name);
+      if (!IsName(entry.name)) {
+        return Complain(entry.line, "arms",
+                        absl::StrCat("found an arm's name that is not one of "
+                                     "letters, digits, \".\", \"_\" and \"-\"; "
+                                     "allowed: such as dgc_c1"));
+      }
+      RV_ASSIGN_OR_RETURN(std::vector<Setting> settings,
+                          SettingsOf(path, *entry.value, entry.line));
+      for (const Setting& setting : settings) {
+        for (const Experiment::GridKey& key : grid) {
+          if (key.key != setting.key) continue;
+          return Complain(entry.line, Join(path, setting.key),
+                          "found a key that the grid sets too; allowed: one of "
+                          "them");
+        }
+      }
+      result.push_back({entry.name, std::move(settings)});
+    }
+    return result;
+  }
+
+  const std::string file_;
+};
+
+// All combinations of the grid's values, the last key's changing fastest.
+std::vector<std::vector<std::string>> Combinations(
+    const std::vector<Experiment::GridKey>& grid) {
+  std::vector<std::vector<std::string>> all = {{}};
+  for (const Experiment::GridKey& key : grid) {
+    std::vector<std::vector<std::string>> longer;
+    for (const std::vector<std::string>& combination : all) {
+      for (const std::string& value : key.values) {
+        longer.push_back(combination);
+        longer.back().push_back(value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// "density=0.01" of compression.density.
+std::string ShortSetting(const std::string& key, const std::string& value) {
+  return absl::StrCat(key.substr(key.rfind('.') + 1), "=", value);
+}
+
+std::string FolderName(const Experiment& experiment, const RunKey& key) {
+  std::string name = key.arm;
+  for (size_t i = 0; i < key.grid.size(); ++i) {
+    absl::StrAppend(&name, "-",
+                    ShortSetting(experiment.grid[i].key, key.grid[i]));
+  }
+  absl::StrAppend(&name, "-seed", key.seed);
+  for (char& c : name) {
+    if (c != '=' && !IsName(std::string("a") + c)) c = '_';
+  }
+  return name;
+}
+
+// A command line's overrides must not make arms or combinations alike.
+absl::Status CheckOverrides(const Experiment& experiment,
+                            absl::Span<const std::string> overrides) {
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    std::string by = GivenBy(key);
+    for (const Experiment::GridKey& k : experiment.grid) {
+      if (k.key == key) by = "grid";
+    }
+    for (const Experiment::Arm& arm : experiment.arms) {
+      for (const Setting& s : arm.settings) {
+        if (s.key == key) by = absl::StrCat("arm ", arm.name);
+      }
+    }
+    if (!by.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--set ", text, ": ", key, ": is given by ", by, " of ",
+                       experiment.file, "; allowed: other keys"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the line says of a run's settings: the newest of each key, but for those
+// that change no result.
+std::string SettingsText(const std::vector<Setting>& settings) {
+  std::vector<Setting> kept;
+  for (const Setting& setting : settings) {
+    const KeySpec* const key = FindKey(setting.key);
+    if (key != nullptr && key->scope == KeyScope::kLocal) continue;
+    const auto old =
+        std::find_if(kept.begin(), kept.end(),
+                     [&](const Setting& s) { return s.key == setting.key; });
+    if (old != kept.end()) kept.erase(old);
+    kept.push_back(setting);
+  }
+  return absl::StrJoin(kept, "; ", [](std::string* out, const Setting& s) {
+    absl::StrAppend(out, Text(s));
+  });
+}
+
+absl::StatusOr<std::string> ReadSummary(const ExperimentRun& run) {
+  absl::StatusOr<std::string> text =
+      ReadTextFile(RunPaths(run.run_dir).summary());
+  if (absl::IsNotFound(text.status())) return std::string();
+  if (!text.ok()) return AsRunFolderError(text.status());
+  return text;
+}
+
+// What a folder holds is this run only if the configs agree in all that is not
+// local. Resuming under another schedule would give what no config gives.
+absl::Status CheckIsRun(const ExperimentRun& run) {
+  const std::string path = RunPaths(run.run_dir).config();
+  const absl::StatusOr<std::string> yaml = ReadTextFile(path);
+  if (absl::IsNotFound(yaml.status())) return absl::OkStatus();
+  if (!yaml.ok()) return AsRunFolderError(yaml.status());
+  RV_ASSIGN_OR_RETURN(const Config there, ParseConfig(*yaml, path, {}));
+  const std::string differences = DescribeDifferences(
+      path, CanonicalConfig(there, /*for_resume=*/false), "the experiment",
+      CanonicalConfig(run.config, /*for_resume=*/false));
+  if (differences.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      run.run_dir, ": the run in this folder has another config: ", differences,
+      "; remove it, or name another `out`"));
+}
+
+class Runner {
+ public:
+  Runner(const ExperimentOptions& options, ResultsFile* results)
+      : options_(options), results_(results) {}
+
+  // Cancelled, or an error of the results' file, ends all.
+  absl::Status Run(const ExperimentRun& run) {
+    const absl::StatusOr<RunState> state = StateOf(run, *results_);
+    if (options_.begins) {
+      options_.begins(run, state.ok() ? *state : RunState::kToDo);
+    }
+    if (state.ok() && *state == RunState::kDone) return absl::OkStatus();
+    const absl::StatusOr<std::string> summary =
+        state.ok() ? Summary(run, *state) : state.status();
+    if (options_.ended) options_.ended(run, summary.status());
+    if (absl::IsCancelled(summary.status())) return summary.status();
+    if (summary.ok()) return AddLine(run, *summary);
+    ++failed_;
+    if (first_failure_.ok()) {
+      first_failure_ = Annotate(summary.status(), run.name);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Result(size_t runs) const {
+    if (failed_ == 0) return absl::OkStatus();
+    return Annotate(first_failure_,
+                    absl::StrCat(failed_, " of ", runs, " runs failed; ",
+                                 failed_ > 1 ? "the first: " : "it was"));
+  }
+
+ private:
+  // Of the run once it is complete.
+  absl::StatusOr<std::string> Summary(const ExperimentRun& run,
+                                      RunState state) {
+    RV_RETURN_IF_ERROR(CheckIsRun(run));
+    if (state == RunState::kFinished) return ReadSummary(run);
+    InProcessOptions in_process;
+    in_process.run_dir = run.run_dir;
+    in_process.resume = true;
+    in_process.stop_requested = options_.stop_requested;
+    in_process.cores = options_.cores;
+    in_process.log = kLog;
+    if (options_.progress) {
+      in_process.progress = [this, &run](const v1::RunStatus& status) {
+        options_.progress(run, status);
+      };
+    }
+    RV_ASSIGN_OR_RETURN(InProcessOutcome outcome,
+                        RunInProcess(run.config, in_process));
+    return std::move(outcome.summary_json);
+  }
+
+  absl::Status AddLine(const ExperimentRun& run, const std::string& summary) {
+    absl::StatusOr<std::string> line =
+        ResultsLine(run.key, run.settings, summary);
+    if (!line.ok()) return Annotate(line.status(), run.run_dir);
+    return results_->Append(run.key, run.settings, *line);
+  }
+
+  const ExperimentOptions& options_;
+  ResultsFile* const results_;
+  int failed_ = 0;
+  absl::Status first_failure_;
+};
+
+absl::StatusOr<std::string> ReadYaml(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadTextFile(path);
+  // Whatever the reason, a retry cannot help.
+  if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> Experiment::GridKeys() const {
+  std::vector<std::string> keys;
+  for (const GridKey& key : grid) keys.push_back(key.key);
+  return keys;
+}
+
+absl::StatusOr<bool> IsExperiment(const std::string& path) {
+  RV_ASSIGN_OR_RETURN(const std::string text, ReadYaml(path));
+  RV_ASSIGN_OR_RETURN(const YamlValue root, ParseYaml(text, path));
+  return std::any_of(root.keys.begin(), root.keys.end(),
+                     [](const YamlValue& key) { return key.text == "arms"; });
+}
+
+absl::StatusOr<Experiment> LoadExperiment(const std::string& path) {
+  RV_ASSIGN_OR_RETURN(const std::string text, ReadYaml(path));
+  return ParseExperiment(text, path);
+}
+
+absl::StatusOr<Experiment> ParseExperiment(absl::string_view yaml,
+                                           const std::string& file) {
+  RV_ASSIGN_OR_RETURN(const YamlValue root, ParseYaml(yaml, file));
+  return ExperimentReader(file).Read(root);
+}
+
+absl::StatusOr<std::vector<ExperimentRun>> LayOut(
+    const Experiment& experiment, absl::Span<const std::string> overrides) {
+  RV_RETURN_IF_ERROR(CheckOverrides(experiment, overrides));
+  const std::vector<std::vector<std::string>> combinations =
+      Combinations(experiment.grid);
+  const size_t count =
+      experiment.seeds.size() * combinations.size() * experiment.arms.size();
+  if (count > kMaxRuns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(experiment.file, ": found ", count,
+                     " runs; allowed: at most ", kMaxRuns));
+  }
+  std::vector<ExperimentRun> runs;
+  std::map<std::string, std::string> folders;  // folder -> run
+  for (const int64_t seed : experiment.seeds) {
+    for (const std::vector<std::string>& combination : combinations) {
+      for (const Experiment::Arm& arm : experiment.arms) {
+        ExperimentRun run;
+        run.key = {arm.name, combination, seed};
+        run.name = arm.name;
+        std::vector<Setting> settings = experiment.set;
+        settings.insert(settings.end(), arm.settings.begin(),
+                        arm.settings.end());
+        for (size_t i = 0; i < combination.size(); ++i) {
+          const std::string& key = experiment.grid[i].key;
+          settings.push_back({key, combination[i]});
+          absl::StrAppend(&run.name, " ", ShortSetting(key, combination[i]));
+        }
+        absl::StrAppend(&run.name, " seed ", seed);
+        for (const std::string& text : overrides) {
+          const size_t equals = text.find('=');
+          settings.push_back(
+              {text.substr(0, equals),
+               equals == text.npos ? std::string() : text.substr(equals + 1)});
+        }
+        run.settings = SettingsText(settings);
+        run.run_dir =
+            absl::StrCat(experiment.out, "/", FolderName(experiment, run.key));
+        const auto [other, is_new] = folders.emplace(run.run_dir, run.name);
+        if (!is_new) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              experiment.file, ": ", run.name, " and ", other->second,
+              " would share the folder ", run.run_dir,
+              "; allowed: values that differ in "
+              "letters and digits"));
+        }
+        std::vector<std::string> texts;
+        for (const Setting& setting : settings) texts.push_back(Text(setting));
+        texts.push_back(absl::StrCat("train.seed=", seed));
+        texts.push_back(absl::StrCat("local.run_dir=", run.run_dir));
+        const absl::StatusOr<Config> config =
+            LoadConfig(experiment.base, texts);
+        if (!config.ok()) return Annotate(config.status(), run.name);
+        run.config = *config;
+        const auto plan = RunPlan::Create(run.config);
+        if (!plan.ok()) return Annotate(plan.status(), run.name);
+        runs.push_back(std::move(run));
+      }
+    }
+  }
+  return runs;
+}
+
+absl::StatusOr<RunState> StateOf(const ExperimentRun& run,
+                                 const ResultsFile& results) {
+  if (const std::string* const settings = results.FindSettings(run.key)) {
+    if (*settings == run.settings) return RunState::kDone;
+    return absl::InvalidArgumentError(absl::StrCat(
+        run.name, ": its line in the CSV was made with the settings ",
+        settings->empty() ? "of the base alone" : *settings, ", and now has ",
+        run.settings.empty() ? "none" : run.settings,
+        ": give the arm another name, or write into another `csv` and `out`"));
+  }
+  RV_ASSIGN_OR_RETURN(const std::string summary, ReadSummary(run));
+  if (StatusOfSummary(summary) == "complete") return RunState::kFinished;
+  RV_ASSIGN_OR_RETURN(const bool has_checkpoint,
+                      HasCompleteCheckpoint(RunPaths(run.run_dir)));
+  return has_checkpoint ? RunState::kResumable : RunState::kToDo;
+}
+
+absl::Status RunExperiment(const Experiment& experiment,
+                           absl::Span<const ExperimentRun> runs,
+                           const ExperimentOptions& options) {
+  RV_ASSIGN_OR_RETURN(ResultsFile results,
+                      ResultsFile::Open(experiment.csv, experiment.GridKeys()));
+  // What is wrong with the file is said before hours of training; what is wrong
+  // with a run's folder is that run's.
+  for (const ExperimentRun& run : runs) {
+    const absl::Status status = StateOf(run, results).status();
+    if (absl::IsInvalidArgument(status)) return status;
+  }
+  RV_ASSIGN_OR_RETURN(const RunFolder folder,
+                      RunFolder::Create(experiment.out, /*resume=*/true));
+  Runner runner(options, &results);
+  for (const ExperimentRun& run : runs) {
+    if (options.stop_requested && options.stop_requested()) {
+      return absl::CancelledError(absl::StrCat("stopped before ", run.name,
+                                               "; the same again goes on"));
+    }
+    RV_RETURN_IF_ERROR(runner.Run(run));
+  }
+  return runner.Result(runs.size());
+}
+
+}  // namespace rivulet
