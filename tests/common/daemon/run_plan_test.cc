@@ -402,9 +402,6 @@ TEST(RunPlanTest, ADensityThatDoesNotFitTheRunNamesItsKey) {
                        StartsWith("compression.density: ")));
   config.compression.density = 0.032;
   RV_EXPECT_OK(RunPlan::Create(config));
-  config.compression.density = 0.001;
-  config.compression.min_moves = 0;
-  EXPECT_EQ(Plan(config)->Up(kWeight, 319 - 1).density, 0.001);
 }
 
 TEST(RunPlanTest, WhatTheModelRefusesNamesItsKey) {

@@ -235,7 +235,7 @@ TEST_F(ExperimentTest, AConfigThatCannotBeIsRefusedByItsRun) {
                    "  b: {compression.density: 0.001}\n"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(StartsWith("b seed 1: compression.density"),
-                             HasSubstr("compression.min_moves"))));
+                             HasSubstr("min_moves"))));
   EXPECT_THAT(Runs("base: base.yaml\nout: o\ncsv: c\nseeds: [1]\n"
                    "arms: {a: }\ngrid: {name: [\"a b\", a_b]}\n")
                   .status()

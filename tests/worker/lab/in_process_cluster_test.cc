@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -95,6 +96,10 @@ struct Shape {
   int shards;
   const char* policy;
 };
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.policy << ", " << shape.workers << " workers, " << shape.shards
+       << " shards";
+}
 
 class InProcessEqualsDaemonsTest : public ::testing::TestWithParam<Shape> {};
 
