@@ -22,12 +22,12 @@ struct ValuesView {
   int64_t size = 0;
 
   ValuesView() = default;
-  ValuesView(absl::Span<const float> values)  // NOLINT(google-explicit-constructor):
-                                              // a span is a view
+  // NOLINTBEGIN(google-explicit-constructor): an array is its own view
+  ValuesView(absl::Span<const float> values)
       : a(values.data()), size(static_cast<int64_t>(values.size())) {}
-  ValuesView(const std::vector<float>& values)  // NOLINT(google-explicit-constructor):
-                                                // a span is a view
+  ValuesView(const std::vector<float>& values)
       : ValuesView(absl::Span<const float>(values)) {}
+  // NOLINTEND(google-explicit-constructor)
   ValuesView(const float* first, const float* second, float times,
              int64_t num_elements)
       : a(first), b(second), factor(times), size(num_elements) {}
