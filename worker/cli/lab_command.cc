@@ -117,7 +117,7 @@ absl::Status RunOne(const LabArguments& arguments,
       config.model.name, config.data.name, config.cluster.workers,
       config.cluster.shards, options.run_dir);
   std::fflush(stdout);
-  const absl::Status result = RunInProcess(config, options).status();
+  absl::Status result = RunInProcess(config, options).status();
   printer.Finish();
   if (!result.ok() && !absl::IsCancelled(result)) return result;
   const std::string summary = ReadTextFile(summary_path).value_or("");
@@ -215,7 +215,7 @@ absl::Status RunGrid(const LabArguments& arguments) {
   options.ended = [&](const ExperimentRun& run, const absl::Status& status) {
     view.End(run, status);
   };
-  const absl::Status result = RunExperiment(experiment, runs, options);
+  absl::Status result = RunExperiment(experiment, runs, options);
   if (!absl::IsCancelled(result)) return result;
   return absl::CancelledError(
       absl::StrCat(result.message(), "; the same command goes on"));

@@ -494,6 +494,7 @@ absl::StatusOr<std::string> ReadYaml(const std::string& path) {
 
 std::vector<std::string> Experiment::GridKeys() const {
   std::vector<std::string> keys;
+  keys.reserve(grid.size());
   for (const GridKey& key : grid) keys.push_back(key.key);
   return keys;
 }
@@ -563,6 +564,7 @@ absl::StatusOr<std::vector<ExperimentRun>> LayOut(
               "letters and digits"));
         }
         std::vector<std::string> texts;
+        texts.reserve(settings.size() + 2);
         for (const Setting& setting : settings) texts.push_back(Text(setting));
         texts.push_back(absl::StrCat("train.seed=", seed));
         texts.push_back(absl::StrCat("local.run_dir=", run.run_dir));
@@ -604,7 +606,7 @@ absl::Status RunExperiment(const Experiment& experiment,
   // What is wrong with the file is said before hours of training; what is wrong
   // with a run's folder is that run's.
   for (const ExperimentRun& run : runs) {
-    const absl::Status status = StateOf(run, results).status();
+    absl::Status status = StateOf(run, results).status();
     if (absl::IsInvalidArgument(status)) return status;
   }
   RV_ASSIGN_OR_RETURN(const RunFolder folder,

@@ -115,7 +115,7 @@ class ShardSeat {
 
   // As RunShard.
   absl::Status Run() {
-    const absl::Status ready = Join();
+    absl::Status ready = Join();
     if (!ready.ok()) {
       hub_.Shut(absl::UnavailableError(
           absl::StrCat("it is gone: ", ready.message())));
@@ -131,7 +131,7 @@ class ShardSeat {
   }
 
   absl::Status Serve() {
-    const absl::Status begun = member_.Begin(&hub_);
+    absl::Status begun = member_.Begin(&hub_);
     if (!begun.ok()) {
       hub_.Shut(absl::UnavailableError(
           absl::StrCat("it is gone: ", begun.message())));
