@@ -87,6 +87,11 @@ class ByteReader {
     return true;
   }
 
+  bool Skip(uint64_t count) {
+    absl::string_view skipped;
+    return ReadBytes(count, &skipped);
+  }
+
   // Also false for more than 63 bits, and for an encoding that is longer than
   // it need be: each number has one form.
   bool ReadVarint(uint64_t* value) {

@@ -23,7 +23,6 @@ namespace rivulet {
 namespace {
 
 using internal::BookSize;
-using internal::CodeOf;
 using internal::IsBook;
 using internal::IsLinear;
 using internal::SymbolBits;
@@ -103,8 +102,24 @@ absl::Status DecodeRicePositions(const Block& block, ByteReader* body,
   RV_RETURN_IF_ERROR(DecodeRice(body->rest(), count, parameter,
                                 static_cast<int64_t>(block.elements), positions,
                                 &consumed));
-  absl::string_view used;
-  RV_CHECK(body->ReadBytes(consumed, &used));
+  RV_CHECK(body->Skip(consumed));
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLinear16(ByteReader* body, absl::Span<int16_t> levels) {
+  absl::string_view bytes;
+  if (!body->ReadBytes(2 * levels.size(), &bytes)) {
+    return Truncated("list of values");
+  }
+  const int32_t max_level = MaxLevel(ValueCode::kLinear16);
+  for (size_t i = 0; i < levels.size(); ++i) {
+    levels[i] = static_cast<int16_t>(LoadLittleEndian(bytes, 2 * i, 2));
+    if (levels[i] < -max_level) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("level of value %u is %d; allowed: %d to %d", i,
+                          levels[i], -max_level, max_level));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -112,47 +127,17 @@ absl::Status DecodeRicePositions(const Block& block, ByteReader* body,
 absl::Status DecodeSymbols(const Block& block, uint64_t count, ByteReader* body,
                            std::vector<int16_t>* levels) {
   const uint8_t values = block.values;
-  if (IsBook(values)) {
-    RV_RETURN_IF_ERROR(CheckCount(count, values, *body));
-    levels->resize(count);
-    size_t consumed = 0;
-    RV_RETURN_IF_ERROR(DecodeLevels(body->rest(), BookSize(values),
-                                    block.levels, absl::MakeSpan(*levels),
-                                    &consumed));
-    absl::string_view used;
-    RV_CHECK(body->ReadBytes(consumed, &used));
-    return absl::OkStatus();
-  }
-  const int bits = SymbolBits(values);
-  absl::string_view bytes;
-  if (!body->ReadBytes((count * static_cast<uint64_t>(bits) + 7) / 8, &bytes)) {
-    return Truncated("list of values");
-  }
+  RV_RETURN_IF_ERROR(CheckCount(count, values, *body));
   levels->resize(count);
-  const int32_t max_level = MaxLevel(CodeOf(values));
-  for (uint64_t i = 0; i < count; ++i) {
-    int32_t level = 0;
-    if (bits == 4) {
-      const uint32_t nibble =
-          LoadLittleEndian(bytes, i / 2, 1) >> (4 * (i % 2)) & 0xFu;
-      level = static_cast<int32_t>(nibble ^ 8u) - 8;
-    } else if (bits == 8) {
-      level =
-          (static_cast<int32_t>(LoadLittleEndian(bytes, i, 1)) ^ 0x80) - 0x80;
-    } else {
-      level = static_cast<int16_t>(LoadLittleEndian(bytes, 2 * i, 2));
-    }
-    if (level < -max_level) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("level of value %u is %d; allowed: %d to %d", i,
-                          level, -max_level, max_level));
-    }
-    (*levels)[i] = static_cast<int16_t>(level);
-  }
-  if (bits == 4 && count % 2 == 1 &&
-      (static_cast<uint8_t>(bytes.back()) & 0xF0u) != 0) {
-    return absl::InvalidArgumentError("padding after the levels is not zero");
-  }
+  const absl::Span<int16_t> out = absl::MakeSpan(*levels);
+  if (values == internal::kValuesLinear16) return DecodeLinear16(body, out);
+  size_t consumed = 0;
+  RV_RETURN_IF_ERROR(
+      IsBook(values)
+          ? DecodeLevels(body->rest(), BookSize(values), block.levels, out,
+                         &consumed)
+          : DecodeIntegers(body->rest(), SymbolBits(values), out, &consumed));
+  RV_CHECK(body->Skip(consumed));
   return absl::OkStatus();
 }
 
@@ -428,9 +413,11 @@ absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
         return absl::OutOfRangeError(absl::StrFormat("segment %d; there are %u",
                                                      segment, table.count()));
       }
-      const std::string context = absl::StrFormat("segment %d", segment);
+      const auto context = [segment] {
+        return absl::StrFormat("segment %d", segment);
+      };
       auto block = DecodeHead(static_cast<uint32_t>(segment), table, &body);
-      if (!block.ok()) return Annotate(block.status(), context);
+      if (!block.ok()) return Annotate(block.status(), context());
       for (const uint32_t s : block->segments) {
         if (seen_in[s] == frame) {
           return absl::InvalidArgumentError(
@@ -439,8 +426,9 @@ absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
         seen_in[s] = frame;
       }
       next_segment = int64_t{block->segments.back()} + 1;
-      RV_RETURN_IF_ERROR(
-          Annotate(DecodeContent(*block, table, &body, &updates), context));
+      const absl::Status content =
+          DecodeContent(*block, table, &body, &updates);
+      if (!content.ok()) return Annotate(content, context());
     }
   }
   return updates;

@@ -16,7 +16,6 @@ namespace rivulet {
 namespace {
 
 using internal::IsBook;
-using internal::IsLinear;
 
 // Joining blocks saves some bytes a block, whatever their size; looking for it
 // costs time that grows with the number of entries, and pays for few.
@@ -73,21 +72,14 @@ LevelMode AppendSymbols(const CompressedTensor& values, uint8_t kind,
       }
       return LevelMode::kPacked;
     case internal::kValuesLinear16:
-    case internal::kValuesLinear8: {
-      const int bytes = internal::SymbolBits(kind) / 8;
       for (const int16_t level : values.levels) {
-        AppendLittleEndian(static_cast<uint16_t>(level), bytes, out);
+        AppendLittleEndian(static_cast<uint16_t>(level), 2, out);
       }
       return LevelMode::kPacked;
-    }
-    case internal::kValuesLinear4: {
-      BitWriter writer(out);
-      for (const int16_t level : values.levels) {
-        writer.Write(static_cast<uint32_t>(level) & 0xFu, 4);
-      }
-      writer.Finish();
+    case internal::kValuesLinear8:
+    case internal::kValuesLinear4:
+      AppendIntegers(values.levels, internal::SymbolBits(kind), out);
       return LevelMode::kPacked;
-    }
     default:
       return AppendLevels(values.levels, internal::BookSize(kind), out);
   }

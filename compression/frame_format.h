@@ -7,8 +7,6 @@
 
 #include <cstdint>
 
-#include "compression/compressed_tensor.h"
-
 namespace rivulet::internal {
 
 // The form byte of a block: bits 0-2 say what a value is, bits 3-5 where the
@@ -42,20 +40,6 @@ inline constexpr int BookSize(uint8_t values) {
 }
 inline constexpr bool IsLinear(uint8_t values) {
   return values >= kValuesLinear16 && values <= kValuesLinear4;
-}
-inline constexpr ValueCode CodeOf(uint8_t values) {
-  switch (values) {
-    case kValuesFloat:
-      return ValueCode::kFloat;
-    case kValuesLinear16:
-      return ValueCode::kLinear16;
-    case kValuesLinear8:
-      return ValueCode::kLinear8;
-    case kValuesLinear4:
-      return ValueCode::kLinear4;
-    default:
-      return ValueCode::kBook;
-  }
 }
 // Bits of a symbol where they are not adaptive.
 inline constexpr int SymbolBits(uint8_t values) {

@@ -40,6 +40,14 @@ struct TensorPlan {
   friend bool operator==(const TensorPlan&, const TensorPlan&) = default;
 };
 
+// When tensors take turns: the step, of a round of `turns`, in which one of
+// `size` elements is sent, with `before` elements of `total` in front of it.
+// Neighbours share a turn, and each turn has about the same number of elements.
+inline int64_t TurnOf(int64_t before, int64_t size, int64_t total,
+                      int64_t turns) {
+  return (before + size / 2) * turns / total;
+}
+
 }  // namespace rivulet
 
 #endif  // RIVULET_COMPRESSION_PLAN_H_

@@ -155,14 +155,13 @@ void RunPlan::TableSegments() {
       if (infos.back().small) small_elements += s.size();
     }
     segment_tables_.emplace_back(std::move(infos));
-    // Neighbours share a turn, so that they share a block's head, and each turn
-    // has about the same number of elements.
+    // Neighbours in a turn share a block's head.
     int64_t before = 0;
     for (const Segment& s : partition_.OfShard(shard)) {
       if (!spec(s.tensor).is_small()) continue;
       if (s.begin == 0) {
         small_turn_[static_cast<size_t>(s.tensor)] =
-            (before + s.size() / 2) * every / small_elements;
+            TurnOf(before, s.size(), small_elements, every);
       }
       before += s.size();
     }

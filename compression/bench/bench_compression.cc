@@ -129,8 +129,9 @@ class ModelRig {
       compressors_.push_back(*std::move(made));
       gradients_.emplace_back(t.size);
       infos.push_back({t.size, t.small});
-      turns_.push_back((small_before + t.size / 2) * kTurns /
-                       std::max<int64_t>(model.num_small(), 1));
+      turns_.push_back(
+          t.small ? TurnOf(small_before, t.size, model.num_small(), kTurns)
+                  : 0);
       if (t.small) small_before += t.size;
     }
     table_ = SegmentTable(std::move(infos));

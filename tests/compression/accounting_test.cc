@@ -87,7 +87,7 @@ double FrameBytes(const PublishedModel& model, int bits, bool turns) {
       TensorPlan plan{kDensity, bits};
       if (infos[i].small) {
         const int64_t turn =
-            (small_before + infos[i].size / 2) * 8 / model.num_small();
+            TurnOf(small_before, infos[i].size, model.num_small(), 8);
         small_before += infos[i].size;
         plan = {!turns || step % 8 == turn ? 1.0 : 0.0, 8};
       }

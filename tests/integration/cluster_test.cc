@@ -17,23 +17,13 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::ClusterResult;
+using ::rivulet::testing::FreshDir;
 using ::rivulet::testing::LargestRelativeDifference;
 using ::rivulet::testing::RunCluster;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
 using ::rivulet::testing::TrainReference;
 using ::testing::HasSubstr;
-
-std::string FreshDir(const std::string& name) {
-  const ::testing::TestInfo* test =
-      ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string leaf = absl::StrCat(test->name(), "-", name);
-  std::replace(leaf.begin(), leaf.end(), '/', '-');
-  const std::filesystem::path dir =
-      std::filesystem::path(::testing::TempDir()) / "cluster_test" / leaf;
-  std::filesystem::remove_all(dir);
-  return dir;
-}
 
 std::string Sha(const ClusterResult& result) {
   return result.summary.value("weights_sha256", "");

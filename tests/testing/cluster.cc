@@ -1,13 +1,17 @@
 #include "tests/testing/cluster.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/run_plan.h"
+#include "gtest/gtest.h"
 #include "models/checkpoint/tensor_file.h"
 #include "server/controller/controller.h"
 #include "server/shard_daemon.h"
@@ -111,6 +115,18 @@ ClusterResult RunCluster(Config config, const ClusterOptions& options) {
     if (weights.ok()) result.weights = *std::move(weights);
   }
   return result;
+}
+
+std::string FreshDir(const std::string& name) {
+  const ::testing::TestInfo* test =
+      ::testing::UnitTest::GetInstance()->current_test_info();
+  std::string leaf =
+      absl::StrCat(test->test_suite_name(), "-", test->name(), "-", name);
+  std::replace(leaf.begin(), leaf.end(), '/', '-');
+  const std::filesystem::path dir =
+      std::filesystem::path(::testing::TempDir()) / "cluster" / leaf;
+  std::filesystem::remove_all(dir);
+  return dir;
 }
 
 Config SmallConfig() {

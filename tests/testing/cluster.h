@@ -46,6 +46,10 @@ struct ClusterResult {
 // Blocks until every thread has ended.
 ClusterResult RunCluster(Config config, const ClusterOptions& options);
 
+// A run folder of the running test's own, named `name` besides; it is not there
+// yet.
+std::string FreshDir(const std::string& name);
+
 // A config that trains in about a second: an MLP on synthetic images.
 Config SmallConfig();
 

@@ -62,17 +62,10 @@ std::string StateName(RunState state) {
   return "unknown";
 }
 
-std::string ResumeCommand(const LabArguments& arguments,
-                          const std::string& called_as) {
-  std::vector<std::string> words = {called_as, "lab", arguments.config};
-  if (!arguments.run_dir.empty()) {
-    words.insert(words.end(), {"--run-dir", arguments.run_dir});
-  }
-  for (const std::string& text : arguments.AllOverrides()) {
-    words.insert(words.end(), {"--set", text});
-  }
-  words.push_back("--resume");
-  return ShellCommand(words);
+std::string ResumeCommandOf(const LabArguments& arguments,
+                            const std::string& called_as) {
+  return ResumeCommand(called_as, "lab", arguments.config, arguments.run_dir,
+                       arguments.AllOverrides());
 }
 
 // Says once that an interrupt was heard: a step may take a while.
@@ -104,8 +97,8 @@ absl::Status RunOne(const LabArguments& arguments,
   options.stop_requested = StopSignalled;
   options.cores = arguments.cores;
   options.log = "lab";
-  const std::string summary_path = RunPaths(options.run_dir).summary();
-  const std::string earlier_summary = ReadTextFile(summary_path).value_or("");
+  const std::string earlier_summary =
+      ReadTextFile(RunPaths(options.run_dir).summary()).value_or("");
   ProgressPrinter printer = Printer(arguments.resume, "");
   StopSayer stop;
   options.progress = [&](const v1::RunStatus& status) {
@@ -120,15 +113,8 @@ absl::Status RunOne(const LabArguments& arguments,
   absl::Status result = RunInProcess(config, options).status();
   printer.Finish();
   if (!result.ok() && !absl::IsCancelled(result)) return result;
-  const std::string summary = ReadTextFile(summary_path).value_or("");
-  // Stopped before this part of the run had begun.
-  if (!result.ok() && summary == earlier_summary) return result;
-  RV_ASSIGN_OR_RETURN(const std::string closing,
-                      ClosingLines(summary, options.run_dir,
-                                   ResumeCommand(arguments, called_as)));
-  std::fputs(closing.c_str(), stdout);
-  std::fflush(stdout);
-  return result;
+  return PrintClosing(result, options.run_dir, earlier_summary,
+                      ResumeCommandOf(arguments, called_as));
 }
 
 absl::Status List(const Experiment& experiment,

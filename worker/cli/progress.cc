@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/status_macros.h"
+#include "common/daemon/run_folder.h"
+#include "common/daemon/text_file.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -146,6 +150,33 @@ absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
     absl::StrAppend(&text, "to go on       ", resume_command, "\n");
   }
   return text;
+}
+
+std::string ResumeCommand(const std::string& called_as,
+                          const std::string& command, const std::string& config,
+                          const std::string& run_dir,
+                          const std::vector<std::string>& overrides) {
+  std::vector<std::string> words = {called_as, command, config};
+  if (!run_dir.empty()) words.insert(words.end(), {"--run-dir", run_dir});
+  for (const std::string& text : overrides) {
+    words.insert(words.end(), {"--set", text});
+  }
+  words.push_back("--resume");
+  return ShellCommand(words);
+}
+
+absl::Status PrintClosing(const absl::Status& result,
+                          const std::string& run_dir,
+                          const std::string& earlier_summary,
+                          const std::string& resume_command) {
+  const std::string summary =
+      ReadTextFile(RunPaths(run_dir).summary()).value_or("");
+  if (!result.ok() && summary == earlier_summary) return result;
+  RV_ASSIGN_OR_RETURN(const std::string closing,
+                      ClosingLines(summary, run_dir, resume_command));
+  std::fputs(closing.c_str(), stdout);
+  std::fflush(stdout);
+  return result;
 }
 
 ProgressPrinter::ProgressPrinter(std::FILE* out, bool terminal,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/controller.pb.h"
@@ -36,6 +37,21 @@ std::string ShellCommand(const std::vector<std::string>& words);
 absl::StatusOr<std::string> ClosingLines(const std::string& summary_json,
                                          const std::string& run_dir,
                                          const std::string& resume_command);
+
+// What goes on with a run of `config` after a stop: `rivulet COMMAND` as it was
+// called, with --resume.
+std::string ResumeCommand(const std::string& called_as,
+                          const std::string& command, const std::string& config,
+                          const std::string& run_dir,
+                          const std::vector<std::string>& overrides);
+
+// Prints the closing lines of a run that ended with `result`, OK or Cancelled,
+// and returns that. Prints nothing where the run's summary is still
+// `earlier_summary`: it was stopped before this part had begun, or at once.
+absl::Status PrintClosing(const absl::Status& result,
+                          const std::string& run_dir,
+                          const std::string& earlier_summary,
+                          const std::string& resume_command);
 
 // Thread-compatible.
 class ProgressPrinter {

@@ -99,17 +99,10 @@ absl::Status CheckData(const RunPlan& plan) {
   return absl::OkStatus();
 }
 
-std::string ResumeCommand(const TrainArguments& arguments,
-                          const std::string& called_as) {
-  std::vector<std::string> words = {called_as, "train", arguments.config};
-  if (!arguments.run_dir.empty()) {
-    words.insert(words.end(), {"--run-dir", arguments.run_dir});
-  }
-  for (const std::string& text : arguments.overrides) {
-    words.insert(words.end(), {"--set", text});
-  }
-  words.push_back("--resume");
-  return ShellCommand(words);
+std::string ResumeCommandOf(const TrainArguments& arguments,
+                            const std::string& called_as) {
+  return ResumeCommand(called_as, "train", arguments.config, arguments.run_dir,
+                       arguments.overrides);
 }
 
 // Whether the run has begun to leave something to go on from.
@@ -196,8 +189,8 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
       config.model.name, config.data.name, plan->manifest().num_parameters(),
       plan->total_steps(), options.workers, options.shards, options.run_dir);
   std::fflush(stdout);
-  const std::string summary_path = RunPaths(options.run_dir).summary();
-  const std::string earlier_summary = ReadTextFile(summary_path).value_or("");
+  const std::string earlier_summary =
+      ReadTextFile(RunPaths(options.run_dir).summary()).value_or("");
   RV_ASSIGN_OR_RETURN(std::unique_ptr<LocalCluster> cluster,
                       LocalCluster::Start(options));
   ProgressPrinter printer(stdout, isatty(STDOUT_FILENO) != 0, absl::Seconds(10),
@@ -207,21 +200,15 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
     const int code = ExitCodeFor(result);
     const bool retry = code == kExitFailure || code == kExitUnavailable;
     if (retry && HasCheckpoints(options.run_dir)) {
-      absl::PrintF("to go on       %s\n", ResumeCommand(arguments, called_as));
+      absl::PrintF("to go on       %s\n",
+                   ResumeCommandOf(arguments, called_as));
       std::fflush(stdout);
     }
     return result;
   }
 
-  const std::string summary = ReadTextFile(summary_path).value_or("");
-  // Stopped before this part of the run had begun, or at once.
-  if (!result.ok() && summary == earlier_summary) return result;
-  RV_ASSIGN_OR_RETURN(const std::string closing,
-                      ClosingLines(summary, options.run_dir,
-                                   ResumeCommand(arguments, called_as)));
-  std::fputs(closing.c_str(), stdout);
-  std::fflush(stdout);
-  return result;
+  return PrintClosing(result, options.run_dir, earlier_summary,
+                      ResumeCommandOf(arguments, called_as));
 }
 
 }  // namespace

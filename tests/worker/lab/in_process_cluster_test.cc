@@ -27,21 +27,11 @@ namespace rivulet {
 namespace {
 
 using ::rivulet::testing::ClusterResult;
+using ::rivulet::testing::FreshDir;
 using ::rivulet::testing::RunCluster;
 using ::rivulet::testing::SmallConfig;
 using ::rivulet::testing::StatusIs;
 using ::testing::HasSubstr;
-
-std::string FreshDir(const std::string& name) {
-  const ::testing::TestInfo* test =
-      ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string leaf = absl::StrCat(test->name(), "-", name);
-  std::replace(leaf.begin(), leaf.end(), '/', '-');
-  const std::filesystem::path dir =
-      std::filesystem::path(::testing::TempDir()) / "in_process_test" / leaf;
-  std::filesystem::remove_all(dir);
-  return dir;
-}
 
 nlohmann::json SummaryOf(const std::string& dir) {
   std::ifstream in(dir + "/summary.json");
