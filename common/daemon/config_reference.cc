@@ -98,8 +98,9 @@ std::string ConfigReference() {
   absl::StrAppend(
       &page,
       "\n`compression.density` must also fit the length of the run: at least "
-      "10 / steps,\nsince an entry is sent about once in 1 / density steps. "
-      "Policies `none` and\n`lossless` do not look at any density.\n");
+      "`min_moves` / steps,\nor 1 where that is more, since an entry is sent "
+      "about once in 1 / density steps.\nPolicies `none` and `lossless` do not "
+      "look at any density.\n");
   return page;
 }
 

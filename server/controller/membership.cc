@@ -183,6 +183,10 @@ void Membership::Heard(StreamId stream, absl::Time now) {
   }
 }
 
+void Membership::Excuse(absl::Duration pause) {
+  for (auto& [key, member] : members_) member.heard += pause;
+}
+
 std::vector<MemberKey> Membership::Silent(absl::Time now) const {
   std::vector<MemberKey> silent;
   for (const auto& [key, member] : members_) {

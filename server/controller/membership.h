@@ -74,6 +74,8 @@ class Membership {
 
   // Keeps the lease of a member.
   void Heard(StreamId stream, absl::Time now);
+  // For so long nobody could be heard: everybody's lease is longer by that.
+  void Excuse(absl::Duration pause);
   // Members that are connected, not finished, and silent beyond the lease.
   std::vector<MemberKey> Silent(absl::Time now) const;
   // The stream is gone. Its member, if it was current.

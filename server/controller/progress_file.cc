@@ -26,6 +26,7 @@ std::string ProgressJson(const RunTotals& totals) {
   json["steady_bytes_up"] = totals.steady_bytes_up;
   json["steady_worker_steps"] = totals.steady_worker_steps;
   json["samples"] = totals.samples;
+  json["counted_from"] = totals.counted_from;
   json["seconds"] = totals.seconds;
   return json.dump(2) + "\n";
 }
@@ -54,6 +55,14 @@ absl::StatusOr<RunTotals> ParseProgressJson(const std::string& path,
                                               " from 0 to ", kMostCounted));
     }
     *value = static_cast<int64_t>(found->get<uint64_t>());
+  }
+  // Older files count from the start.
+  if (const auto from = json.find("counted_from"); from != json.end()) {
+    if (!from->is_number_unsigned() || from->get<uint64_t>() > kMostCounted) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": counted_from is no integer from 0 to ", kMostCounted));
+    }
+    totals.counted_from = static_cast<int64_t>(from->get<uint64_t>());
   }
   const auto seconds = json.find("seconds");
   if (seconds == json.end() || !seconds->is_number() ||

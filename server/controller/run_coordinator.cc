@@ -14,6 +14,7 @@
 #include "common/daemon/checkpoint_store.h"
 #include "common/daemon/digest.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/text_file.h"
 #include "common/daemon/utf8.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/tensor_file.h"
@@ -22,6 +23,9 @@
 
 namespace rivulet {
 namespace {
+
+// Ticks come every 50 ms or so.
+constexpr absl::Duration kLateTick = absl::Seconds(1);
 
 constexpr size_t kMostNotices = 16;
 constexpr absl::Duration kSayMissingEvery = absl::Seconds(10);
@@ -70,6 +74,7 @@ RunCoordinator::RunCoordinator(Parts parts, absl::Time now)
       membership_(OptionsOf(parts_)),
       notices_(parts_.notices),
       waiting_since_(now),
+      last_tick_(now),
       weights_(parts_.plan) {}
 
 void RunCoordinator::Handle(SessionStreams::Event event, absl::Time now) {
@@ -176,6 +181,12 @@ absl::StatusOr<int64_t> RunCoordinator::FirstStep() const {
   return 0;
 }
 
+absl::Status RunCoordinator::WriteMissingConfig() const {
+  const absl::StatusOr<std::string> there = ReadTextFile(parts_.paths.config());
+  if (there.ok() && !there->empty()) return absl::OkStatus();
+  return WriteFileAtomically(parts_.paths.config(), ToYaml(config_));
+}
+
 void RunCoordinator::Begin(absl::Time now) {
   const absl::StatusOr<int64_t> common = FirstStep();
   if (!common.ok()) {
@@ -188,6 +199,12 @@ void RunCoordinator::Begin(absl::Time now) {
         "the checkpoint to go on from has done ", first_step_,
         " steps, and the config asks for ", parts_.plan->total_steps(),
         "; a larger train.epochs or train.max_steps goes on")));
+    return;
+  }
+  // Its absence is made good only now that everybody's checkpoints have been
+  // found to belong to this config.
+  if (absl::Status status = WriteMissingConfig(); !status.ok()) {
+    Fail(AsRunFolderError(status));
     return;
   }
   membership_.Seal();
@@ -206,12 +223,14 @@ void RunCoordinator::Begin(absl::Time now) {
     return;
   }
   metrics_file_.emplace(*std::move(file));
+  RunTotals earlier = parts_.earlier;
+  if (parts_.earlier_unknown) earlier.counted_from = first_step_;
   metrics_.emplace(
       RunShape{.workers = static_cast<int>(config_.cluster.workers),
                .parameters = parts_.plan->manifest().num_parameters(),
                .steps_per_epoch = parts_.plan->steps_per_epoch(),
                .total_steps = parts_.plan->total_steps()},
-      first_step_, parts_.earlier);
+      first_step_, earlier);
   checkpoints_.emplace(
       config_.checkpoint,
       static_cast<int>(config_.cluster.workers + config_.cluster.shards), now,
@@ -335,6 +354,10 @@ void RunCoordinator::HandleLeft(StreamId stream) {
 }
 
 void RunCoordinator::Tick(absl::Time now) {
+  // A machine that slept, or stood still, slept with its clocks: what nobody
+  // could say in that time is nobody's silence.
+  if (now - last_tick_ > kLateTick) membership_.Excuse(now - last_tick_);
+  last_tick_ = now;
   if (phase_ == Phase::kWaiting) {
     TickWaiting(now);
   } else if (!ended()) {

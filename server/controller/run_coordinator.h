@@ -44,6 +44,9 @@ class RunCoordinator {
     std::string job;
     uint64_t generation = 1;
     RunTotals earlier;  // of a resumed run
+    // What is before the step that this part begins at was not kept: traffic
+    // and what dense training would take both count from there.
+    bool earlier_unknown = false;
     // What watchers are told of its beginning, a line each.
     std::vector<std::string> notices;
     SessionStreams* hub = nullptr;  // borrowed
@@ -87,6 +90,7 @@ class RunCoordinator {
   void AddNotes(const MemberKey& key, const v1::Hello& hello);
   // Where everybody begins: at the newest common checkpoint.
   absl::StatusOr<int64_t> FirstStep() const;
+  absl::Status WriteMissingConfig() const;
   void Begin(absl::Time now);
   void TickWaiting(absl::Time now);
   void TickRunning(absl::Time now);
@@ -113,6 +117,7 @@ class RunCoordinator {
 
   std::vector<std::string> notices_;
   const absl::Time waiting_since_;
+  absl::Time last_tick_;
   absl::Time said_missing_ = absl::InfinitePast();
 
   // From Begin on.

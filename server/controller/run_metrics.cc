@@ -164,7 +164,8 @@ int64_t RunMetrics::voided() const {
 }
 
 int64_t RunMetrics::DenseBytesOneWay() const {
-  return 4 * shape_.parameters * shape_.workers * step_;
+  return 4 * shape_.parameters * shape_.workers *
+         std::max<int64_t>(0, step_ - earlier_.counted_from);
 }
 
 double RunMetrics::Ratio() const {

@@ -27,6 +27,9 @@ struct RunTotals {
   int64_t steady_worker_steps = 0;
   int64_t samples = 0;
   double seconds = 0;  // of training alone
+  // The step from which on all of these count; beyond 0 where what was before
+  // is not known.
+  int64_t counted_from = 0;
 };
 
 struct RunShape {
@@ -88,7 +91,8 @@ class RunMetrics {
   int64_t num_evaluations() const { return num_evaluations_; }
   int64_t voided() const;
 
-  // Bytes, each way, that fp32 gradients and weights of the steps so far take.
+  // Bytes, each way, that fp32 gradients and weights of the steps so far take,
+  // as far as their traffic is counted.
   int64_t DenseBytesOneWay() const;
   // Dense bytes both ways / wire bytes both ways; 0 while nothing was sent.
   double Ratio() const;

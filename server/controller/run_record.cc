@@ -66,6 +66,7 @@ RunCoordinator::Parts RunRecord::CoordinatorParts(SessionStreams* hub) {
           .job = job_,
           .generation = generation(),
           .earlier = earlier_,
+          .earlier_unknown = earlier_unknown_,
           .notices = notices_,
           .hub = hub,
           .log = log_.get()};
@@ -81,8 +82,10 @@ absl::Status RunRecord::WriteFiles() {
   }
   if (job_.empty()) job_ = NewJobId();
   RV_RETURN_IF_ERROR(WriteFileAtomically(paths.job(), job_ + "\n"));
-  RV_RETURN_IF_ERROR(
-      WriteFileAtomically(paths.config(), ToYaml(plan_->config())));
+  if (!keeps_config_) {
+    RV_RETURN_IF_ERROR(
+        WriteFileAtomically(paths.config(), ToYaml(plan_->config())));
+  }
   RV_ASSIGN_OR_RETURN(log_, ScheduleLog::Open(paths.schedule()));
   return absl::OkStatus();
 }
@@ -120,7 +123,15 @@ absl::Status RunRecord::TakeUp() {
   job_ = std::string(absl::StripAsciiWhitespace(job));
   // A new identity would lock everybody out who has a checkpoint.
   RV_ASSIGN_OR_RETURN(const bool has_begun, HasCompleteCheckpoint(paths));
-  if ((has_begun || !job.empty()) && !IsJobId(job_)) {
+  // Whether this config is the checkpoints' is for their owners to say first.
+  keeps_config_ = yaml.empty() && has_begun;
+  if (has_begun && job.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        paths.job(),
+        ": missing or empty, but there are checkpoints; expected the job's "
+        "identity, as the metadata of any of them has it under \"job\""));
+  }
+  if (!job.empty() && !IsJobId(job_)) {
     return absl::DataLossError(absl::StrCat(
         paths.job(), ": found ", job.size(),
         " bytes that are not a job's identity; expected 32 hexadecimal digits, "
@@ -128,10 +139,11 @@ absl::Status RunRecord::TakeUp() {
   }
   RV_ASSIGN_OR_RETURN(const std::string progress, read(paths.progress()));
   if (progress.empty() && has_begun) {
+    earlier_unknown_ = true;
     notices_.push_back(absl::StrCat(
         paths.progress(),
         " is missing: the traffic and the time of what is done already are not "
-        "known and will not be counted"));
+        "known; traffic, and what dense training would take, count from here"));
     spdlog::warn("{}", notices_.back());
   }
   if (!progress.empty()) {

@@ -59,6 +59,9 @@ class RunRecord {
   std::string job_;
   std::vector<std::string> notices_;  // for whoever watches the run
   RunTotals earlier_;
+  bool earlier_unknown_ = false;
+  bool keeps_config_ =
+      false;  // a part before this one has written it, or may not
   std::unique_ptr<ScheduleLog> log_;
 };
 

@@ -110,8 +110,9 @@ absl::Status Check(const CheckArguments& arguments) {
   }
   RV_ASSIGN_OR_RETURN(const Config config,
                       LoadConfig(arguments.config, arguments.overrides));
-  RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,
-                      RunPlan::Create(config));
+  auto made = RunPlan::Create(config);
+  if (!made.ok()) return Annotate(made.status(), arguments.config);
+  const std::shared_ptr<const RunPlan> plan = *std::move(made);
   PrintPlan(*plan);
   std::printf("%s is a valid config\n", arguments.config.c_str());
   return absl::OkStatus();

@@ -164,8 +164,9 @@ absl::Status Train(const TrainArguments& arguments, const std::string& program,
                    const std::string& called_as) {
   RV_ASSIGN_OR_RETURN(const Config config,
                       LoadConfig(arguments.config, arguments.overrides));
-  RV_ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> plan,
-                      RunPlan::Create(config));
+  auto made = RunPlan::Create(config);
+  if (!made.ok()) return Annotate(made.status(), arguments.config);
+  const std::shared_ptr<const RunPlan> plan = *std::move(made);
 
   LocalClusterOptions options;
   options.program_dir = std::filesystem::path(program).parent_path();

@@ -54,11 +54,27 @@ TEST(ControllerTest, AResumedRunWithoutACommonCheckpointIsRefused) {
 TEST(ControllerTest, AMissingJobFileIsNotReplacedWhereThereAreCheckpoints) {
   const TempFolder folder;
   RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder.path()), 4, "job", 2));
-  EXPECT_THAT(
-      Controller::Create(TestConfig(), folder.path(), true).status(),
-      StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr(folder.File("job")),
-                                                  HasSubstr("found 0 bytes"))));
+  EXPECT_THAT(Controller::Create(TestConfig(), folder.path(), true).status(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr(folder.File("job")),
+                             HasSubstr("missing or empty"))));
   EXPECT_FALSE(std::filesystem::exists(folder.File("job")));
+}
+
+// Whether a config without a config.yaml to compare with fits the checkpoints
+// is for their owners to say; a refused one must not look like the run's.
+TEST(ControllerTest, ALostConfigIsNotReplacedBeforeTheRunGoesOn) {
+  const TempFolder folder;
+  WriteBytes(folder.File("job"), std::string(32, 'a') + "\n");
+  RV_ASSERT_OK(MarkCheckpointComplete(RunPaths(folder.path()), 4, "job", 2));
+  for (const bool empty : {false, true}) {
+    if (empty) WriteBytes(folder.File("config.yaml"), "");
+    { TestController controller(TestConfig(), folder.path(), /*resume=*/true); }
+    std::error_code error;  // none there counts as empty
+    const auto size =
+        std::filesystem::file_size(folder.File("config.yaml"), error);
+    EXPECT_TRUE(error || size == 0) << size;
+  }
 }
 
 TEST(ControllerTest, ADamagedJobFileIsNamed) {

@@ -19,12 +19,14 @@ TEST(ProgressFileTest, ProgressComesBackAsItWas) {
                             .steady_bytes_up = 5,
                             .steady_worker_steps = 6,
                             .samples = 7,
-                            .seconds = 0.1};
+                            .seconds = 0.1,
+                            .counted_from = 8};
   RV_ASSERT_OK_AND_ASSIGN(RunTotals back,
                           ParseProgressJson("p", ProgressJson(totals)));
   EXPECT_EQ(back.bytes_down, int64_t{1} << 60);
   EXPECT_EQ(back.samples, 7);
   EXPECT_EQ(back.seconds, 0.1);
+  EXPECT_EQ(back.counted_from, 8);
   EXPECT_THAT(
       ParseProgressJson("p", "{}").status(),
       StatusIs(absl::StatusCode::kDataLoss, HasSubstr("p: no integer")));

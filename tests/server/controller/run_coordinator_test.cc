@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/daemon/grpc_util.h"
+#include "common/daemon/text_file.h"
 #include "server/controller/complete_markers.h"
 #include "tests/server/server_test_util.h"
 #include "tests/testing/log_capture.h"
@@ -207,6 +208,30 @@ TEST_F(RunCoordinatorTest, EndsTheRunWhenALeaseLapses) {
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("worker 1"), HasSubstr("silent"),
                              HasSubstr("30s (cluster.lease)"))));
+}
+
+// A machine that slept, or whose processes were all stopped.
+TEST_F(RunCoordinatorTest, APauseOfTheControllerIsNobodysSilence) {
+  JoinAll();
+  Pass(absl::Seconds(20));
+  now_ += absl::Minutes(10);
+  coordinator_->Tick(now_);
+  Pass(absl::Seconds(9));
+  EXPECT_FALSE(coordinator_->ended()) << coordinator_->result();
+  Pass(absl::Seconds(2));
+  EXPECT_TRUE(coordinator_->ended()) << "silent for 30 s without the pause";
+}
+
+// A resume may come without config.yaml; what a refused one was given is not
+// it.
+TEST_F(RunCoordinatorTest, WritesAMissingConfigOnceEverybodyHasJoined) {
+  const std::string path = RunPaths(folder_.path()).config();
+  Join(1);
+  Join(2);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  Join(3);
+  RV_ASSERT_OK_AND_ASSIGN(const std::string written, ReadTextFile(path));
+  EXPECT_EQ(written, ToYaml(config_));
 }
 
 TEST_F(RunCoordinatorTest, MarksCheckpointsByTimeOneAtATime) {

@@ -146,6 +146,23 @@ TEST(RunMetricsTest, AResumedRunGoesOnFromEarlierTotals) {
   EXPECT_DOUBLE_EQ(metrics.SteadyUplinkRatio(), 400.0 * 30 / 800);
 }
 
+// Where the traffic of an earlier part is lost, dense training counts from
+// there too: a ratio of unlike parts would flatter.
+TEST(RunMetricsTest, TheRatioCountsTheSameStepsOnBothSides) {
+  RunTotals earlier;
+  earlier.counted_from = 20;
+  RunMetrics metrics(Shape(), 20, earlier);
+  EXPECT_EQ(metrics.DenseBytesOneWay(), 0);
+  v1::Finished finished;
+  finished.set_step(40);
+  finished.mutable_traffic()->set_wire_up(400);
+  finished.mutable_traffic()->set_wire_down(400);
+  metrics.AddFinished(0, finished);
+  EXPECT_EQ(metrics.DenseBytesOneWay(), 4 * 100 * 2 * 20);
+  EXPECT_DOUBLE_EQ(metrics.Ratio(), 2.0 * 4 * 100 * 2 * 20 / 800);
+  EXPECT_EQ(metrics.Totals().counted_from, 20);
+}
+
 TEST(RunMetricsTest, AnEvaluationIsWholeWhenEveryWorkerHasSentItsPart) {
   RunMetrics metrics(Shape(), 0, {});
   v1::EvaluationResult part;
