@@ -61,13 +61,13 @@ class LocalHubTest : public ::testing::Test {
   void Open() {
     hub_.Open([this](Hub::Event event) {
       if (!event.message.has_value()) {
-        left_.push_back(hub_.Peer(event.stream));
-        hub_.End(event.stream, absl::OkStatus());
+        left_.push_back(answers_.Peer(event.stream));
+        answers_.End(event.stream, absl::OkStatus());
         return;
       }
       const uint64_t step = event.message->boundary().step();
-      hub_.Send(event.stream, Update(step, "abc"));
-      hub_.Send(event.stream, Update(step + 1));
+      answers_.Send(event.stream, Update(step, "abc"));
+      answers_.Send(event.stream, Update(step + 1));
     });
   }
   std::unique_ptr<Stream> Connect(const std::string& name, Ear* ear) {
@@ -78,6 +78,8 @@ class LocalHubTest : public ::testing::Test {
 
   std::vector<std::string> left_;
   Hub hub_{"shard 7"};
+  // As what is behind a hub sees it.
+  MessageHub<v1::WorkerMessage, v1::ShardMessage>& answers_ = hub_;
 };
 
 TEST_F(LocalHubTest, AnswersAreThereWhenTheWriteReturns) {
@@ -133,7 +135,7 @@ TEST_F(LocalHubTest, AnEndByTheOwnerNamesItAndIsTheLastEvent) {
   Open();
   Ear ear;
   auto stream = Connect("a", &ear);
-  hub_.InTurn([&] { hub_.End(1, absl::DataLossError("a bad frame")); });
+  hub_.InTurn([&] { answers_.End(1, absl::DataLossError("a bad frame")); });
   ASSERT_EQ(ear.ends.size(), 1u);
   EXPECT_THAT(ear.ends[0],
               StatusIs(absl::StatusCode::kDataLoss, "shard 7: a bad frame"));
@@ -149,7 +151,7 @@ TEST_F(LocalHubTest, ACancelledStreamHearsNothingMore) {
   Ear ear;
   auto stream = Connect("a", &ear);
   stream->Cancel(absl::AbortedError("enough"));
-  hub_.InTurn([&] { hub_.Send(1, Update(1)); });
+  hub_.InTurn([&] { answers_.Send(1, Update(1)); });
   EXPECT_TRUE(ear.steps.empty());
   ASSERT_EQ(ear.ends.size(), 1u);
   EXPECT_THAT(ear.ends[0],
@@ -193,9 +195,9 @@ TEST_F(LocalHubTest, EventsOfManyThreadsAreHandledOneAtATime) {
   hub_.Open([&](Hub::Event event) {
     if (event.message.has_value()) {
       ++handled;
-      hub_.Send(event.stream, Update(event.message->boundary().step()));
+      answers_.Send(event.stream, Update(event.message->boundary().step()));
     } else {
-      hub_.End(event.stream, absl::OkStatus());
+      answers_.End(event.stream, absl::OkStatus());
     }
   });
   constexpr int kThreads = 4;
