@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  rivulet train configs/quickstart.yaml\n"
-      "  rivulet lab configs/lab/compensation.yaml --list\n"
+      "  rivulet lab configs/lab/momentum_rates.yaml --list\n"
       "  rivulet eval runs/quickstart\n"
       "  rivulet check configs/cifar10_resnet20.yaml\n"
       "Each command has its own --help. " +
