@@ -1,7 +1,6 @@
 #include "compression/difference_compressor.h"
 
 #include <cstddef>
-#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
@@ -23,8 +22,8 @@ absl::Status DifferenceCompressor::Compress(absl::Span<const float> weights,
   args.size = static_cast<int64_t>(weights.size());
   args.g = weights.data();
   args.v = view.data();
-  Candidates found;
-  if (!RunPass(args, PassThreshold(plan, selector_, args.size), &found)) {
+  candidates_.clear();
+  if (!RunPass(args, PassThreshold(plan, selector_, args.size), &candidates_)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "weights of a tensor of %d elements are not finite, or too far from "
         "what workers hold",
@@ -32,7 +31,7 @@ absl::Status DifferenceCompressor::Compress(absl::Span<const float> weights,
   }
   // w + (-1) v̂ has the same roundings as w - v̂.
   const ValuesView difference(weights.data(), view.data(), -1.0f, args.size);
-  Reduce(difference, plan, noise, std::move(found), &selector_, out);
+  Reduce(difference, plan, noise, &candidates_, &selector_, out);
   const int64_t count = out->count();
   for (int64_t i = 0; i < count; ++i) {
     view[out->Position(i)] += out->Decode(i);

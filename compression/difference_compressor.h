@@ -33,6 +33,7 @@ class DifferenceCompressor {
 
  private:
   Selector selector_;
+  Candidates candidates_;  // of the last step: kept for its memory
 };
 
 }  // namespace rivulet

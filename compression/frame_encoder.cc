@@ -19,8 +19,8 @@ using internal::IsBook;
 
 // Joining blocks saves some bytes a block, whatever their size; looking for it
 // costs time that grows with the number of entries, and pays for few.
-constexpr int64_t kJoinBelow = 512;  // values of one
-constexpr int64_t kJoinUpTo = 4096;  // ... of all together
+constexpr int64_t kJoinBelow = 128;  // values of one
+constexpr int64_t kJoinUpTo = 512;   // ... of all together
 
 uint8_t ValuesOf(const CompressedTensor& tensor) {
   switch (tensor.code) {

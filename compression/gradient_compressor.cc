@@ -99,6 +99,7 @@ struct GradientCompressor::State {
   AlignedBuffer<float>
       next_v;  // with momentum only; exists from the first step
   Selector next_selector;
+  Candidates candidates;  // of the last step: kept for its memory
 
   bool has_momentum() const { return options.form != MomentumForm::kNone; }
 };
@@ -166,8 +167,8 @@ absl::Status GradientCompressor::Compress(const GradientInput& input,
              : 0;
   args.stream_v = st.has_momentum() && st.size >= kBeyondCaches;
   st.next_selector = st.selector;
-  Candidates found;
-  if (!RunPass(args, PassThreshold(plan, st.selector, st.size), &found,
+  st.candidates.clear();
+  if (!RunPass(args, PassThreshold(plan, st.selector, st.size), &st.candidates,
                options.threads)) {
     return NotFinite({over_gradient, size}, {next_v, size});
   }
@@ -176,13 +177,12 @@ absl::Status GradientCompressor::Compress(const GradientInput& input,
       args.compensation > 0
           ? ValuesView(next_v, over_gradient, args.compensation, st.size)
           : ValuesView(absl::MakeConstSpan(next_v, size));
-  const Candidates sent =
-      Reduce(s, plan, input.noise, std::move(found), &st.next_selector, out);
+  Reduce(s, plan, input.noise, &st.candidates, &st.next_selector, out);
   // Error feedback: the residual keeps what the receiver will not have got.
   if (plan.dense()) {
     for (int64_t i = 0; i < st.size; ++i) next_v[i] -= out->Decode(i);
   } else {
-    const std::vector<uint32_t>& positions = sent.positions;
+    const auto& [positions, sent] = st.candidates;
     for (size_t i = 0; i < positions.size(); ++i) {
       if (i + kFetchAhead < positions.size()) {
         const size_t next = positions[i + kFetchAhead];
@@ -190,7 +190,7 @@ absl::Status GradientCompressor::Compress(const GradientInput& input,
         if (masked) __builtin_prefetch(over_gradient + next, /*rw=*/1);
       }
       const size_t p = positions[i];
-      next_v[p] = sent.values[i] - out->Decode(static_cast<int64_t>(i));
+      next_v[p] = sent[i] - out->Decode(static_cast<int64_t>(i));
       if (masked) over_gradient[p] = 0;
     }
   }

@@ -10,9 +10,11 @@
 // Memory traffic is the bound of a tensor that no cache holds. Bytes an
 // element, each array read or written once:
 //
-//   kFeedback            12   reads g, v; writes v' over g
-//   kPlain, kNesterov    20   reads g, u, v; writes u' over g, v' past the
-//   cache kDifference           8   reads a, b kScan                 4
+//   kFeedback           12   reads g, v; writes v' over g
+//   kPlain, kNesterov   20   reads g, u, v; writes u' over g and, past the
+//                            cache, v'
+//   kDifference          8   reads g, v
+//   kScan                4   reads g
 //
 // Stateless; thread-safe.
 

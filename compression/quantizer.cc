@@ -63,10 +63,30 @@ struct Cells {
   std::vector<double> means;   // negative: nothing is in the cell
 };
 
-void ComputeMeans(absl::Span<const float> magnitudes, Cells* cells) {
+// The mean magnitude of `values`, not empty; its sums are those of lanes, so
+// that compilers may take vectors.
+double MeanMagnitude(absl::Span<const float> values) {
+  constexpr size_t kLanes = 8;
+  double sums[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) sums[j] += std::fabs(values[i + j]);
+  }
+  double sum = 0;
+  for (; i < values.size(); ++i) sum += std::fabs(values[i]);
+  for (const double s : sums) sum += s;
+  return sum / static_cast<double>(values.size());
+}
+
+void ComputeMeans(absl::Span<const float> values, Cells* cells) {
+  if (cells->bounds.empty()) {
+    cells->means = {MeanMagnitude(values)};
+    return;
+  }
   std::vector<double> sums(cells->bounds.size() + 1, 0);
   std::vector<int64_t> counts(sums.size(), 0);
-  for (const float m : magnitudes) {
+  for (const float v : values) {
+    const double m = std::fabs(v);
     size_t cell = 0;
     for (const double bound : cells->bounds) cell += m > bound ? 1 : 0;
     sums[cell] += m;
@@ -112,21 +132,21 @@ std::vector<float> EveryNth(absl::Span<const float> values, size_t most) {
 }
 
 // Each cell is split at its mean until there are `most`.
-Cells LloydMax(absl::Span<const float> magnitudes, int most) {
+Cells LloydMax(absl::Span<const float> values, int most) {
   Cells cells;
-  ComputeMeans(magnitudes, &cells);
+  ComputeMeans(values, &cells);
   while (2 * cells.means.size() <= static_cast<size_t>(most)) {
     Cells finer;
     for (size_t c = 0; c < cells.means.size(); ++c) {
       if (c > 0) finer.bounds.push_back(cells.bounds[c - 1]);
       finer.bounds.push_back(cells.means[c]);
     }
-    ComputeMeans(magnitudes, &finer);
+    ComputeMeans(values, &finer);
     const size_t before = cells.means.size();
     DropEmptyCells(&finer);
     for (int i = 0; i < kLloydIterations && MoveBoundsBetweenMeans(&finer);
          ++i) {
-      ComputeMeans(magnitudes, &finer);
+      ComputeMeans(values, &finer);
       DropEmptyCells(&finer);
     }
     cells = std::move(finer);
@@ -135,12 +155,13 @@ Cells LloydMax(absl::Span<const float> magnitudes, int most) {
   return cells;
 }
 
-Cells EqualSteps(absl::Span<const float> magnitudes, int most) {
-  const double smallest =
-      *std::min_element(magnitudes.begin(), magnitudes.end());
+Cells EqualSteps(absl::Span<const float> values, int most) {
+  double smallest = HUGE_VAL;
+  for (const float v : values)
+    smallest = std::min<double>(smallest, std::fabs(v));
   Cells cells;
   for (int j = 1; j < most; ++j) cells.bounds.push_back((1 + j) * smallest);
-  ComputeMeans(magnitudes, &cells);
+  ComputeMeans(values, &cells);
   DropEmptyCells(&cells);
   return cells;
 }
@@ -214,10 +235,7 @@ void QuantizeByBook(const TensorPlan& plan, RandomStream* random,
     });
     return;
   }
-  std::vector<float> magnitudes;
-  magnitudes.reserve(selected->values.size());
-  for (const float v : selected->values) magnitudes.push_back(std::fabs(v));
-  out->book = FitBook(magnitudes, most, plan.level_fit);
+  out->book = FitBook(selected->values, most, plan.level_fit);
   const std::vector<float> bounds = BoundsOf(out->book);
   KeepSent(selected, out, [&](float v) { return NearestInBook(v, bounds); });
 }
@@ -274,18 +292,18 @@ float QuantizationStep(float max_magnitude, ValueCode code) {
   return std::bit_cast<float>(step_bits);
 }
 
-std::vector<float> FitBook(absl::Span<const float> magnitudes, int most,
+std::vector<float> FitBook(absl::Span<const float> values, int most,
                            LevelFit fit) {
   RV_CHECK(most >= 1 && most <= kMaxBook) << most;
   Cells cells;
   if (most == 1) {
-    ComputeMeans(magnitudes, &cells);
+    ComputeMeans(values, &cells);
   } else if (fit == LevelFit::kSteps) {
-    cells = EqualSteps(magnitudes, most);
+    cells = EqualSteps(values, most);
   } else {
-    cells = LloydMax(EveryNth(magnitudes, kFitSample), most);
+    cells = LloydMax(EveryNth(values, kFitSample), most);
     // The cells are those of a sample, the means are of all.
-    ComputeMeans(magnitudes, &cells);
+    ComputeMeans(values, &cells);
     DropEmptyCells(&cells);
   }
   std::vector<float> book;

@@ -65,10 +65,9 @@ float StepFromBits(uint16_t bits);
 // negative).
 float QuantizationStep(float max_magnitude, ValueCode code);
 
-// The magnitudes for `magnitudes` (finite, not negative; at least one above 0):
-// bfloat16 numbers above 0, strictly increasing, at most `most`, which is at
-// least 1.
-std::vector<float> FitBook(absl::Span<const float> magnitudes, int most,
+// The magnitudes for `values` (finite, at least one not 0): bfloat16 numbers
+// above 0, strictly increasing, at most `most`, which is at least 1.
+std::vector<float> FitBook(absl::Span<const float> values, int most,
                            LevelFit fit);
 
 // What unbiased rounding draws its numbers from; see RandomPurpose::kRounding.

@@ -1,7 +1,6 @@
 #include "compression/reduce.h"
 
 #include <limits>
-#include <utility>
 
 namespace rivulet {
 
@@ -11,19 +10,19 @@ float PassThreshold(const TensorPlan& plan, const Selector& selector,
                                        : selector.CandidateThreshold(n);
 }
 
-Candidates Reduce(const ValuesView& values, const TensorPlan& plan,
-                  const NoiseKey& noise, Candidates found, Selector* selector,
-                  CompressedTensor* out) {
+void Reduce(const ValuesView& values, const TensorPlan& plan,
+            const NoiseKey& noise, Candidates* candidates, Selector* selector,
+            CompressedTensor* out) {
   if (plan.dense()) {
     QuantizeDense(values, plan, noise, out);
-    return {};
+    return;
   }
-  Candidates sent;
-  if (!plan.silent()) {
-    sent = selector->SelectFrom(values, plan.density, std::move(found));
+  if (plan.silent()) {
+    candidates->clear();
+  } else {
+    selector->SelectFrom(values, plan.density, candidates);
   }
-  QuantizeSparse(values.size, plan, noise, &sent, out);
-  return sent;
+  QuantizeSparse(values.size, plan, noise, candidates, out);
 }
 
 }  // namespace rivulet

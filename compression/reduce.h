@@ -1,10 +1,9 @@
 // Selection and quantization as a plan asks for them: the step that both
 // compressors share, after their sweep over memory.
 //
-//   Candidates found;
-//   RunPass(args, PassThreshold(plan, selector, n), &found);
-//   Candidates sent = Reduce(values, plan, noise, std::move(found), &selector,
-//                            &out);
+//   Candidates candidates;
+//   RunPass(args, PassThreshold(plan, selector, n), &candidates);
+//   Reduce(values, plan, noise, &candidates, &selector, &out);
 
 #ifndef RIVULET_COMPRESSION_REDUCE_H_
 #define RIVULET_COMPRESSION_REDUCE_H_
@@ -27,12 +26,12 @@ float PassThreshold(const TensorPlan& plan, const Selector& selector,
                     int64_t n);
 
 // Overwrites *out with what `plan`, which is valid, sends of `values` (all
-// finite). `found` are the elements from PassThreshold on, in order. *selector
-// moves on by one step, except where all or none are sent. Returns the elements
-// that are sent with their values, where it is not all of them.
-Candidates Reduce(const ValuesView& values, const TensorPlan& plan,
-                  const NoiseKey& noise, Candidates found, Selector* selector,
-                  CompressedTensor* out);
+// finite). *candidates are the elements from PassThreshold on, in order, and
+// become those that are sent, with their values (none where all are).
+// *selector moves on by one step, except where all or none are sent.
+void Reduce(const ValuesView& values, const TensorPlan& plan,
+            const NoiseKey& noise, Candidates* candidates, Selector* selector,
+            CompressedTensor* out);
 
 }  // namespace rivulet
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -157,17 +156,16 @@ void KeepFrom(uint32_t min_key, Candidates* candidates) {
   values.resize(kept);
 }
 
-// The k largest candidates, ties apart.
-Candidates Trim(const ValuesView& all, int64_t k, Candidates candidates) {
-  if (candidates.size() <= k) return candidates;
-  const uint32_t key = KthLargestKey(candidates.values, k);
-  KeepFrom(key, &candidates);
-  if (candidates.size() > Selector::kMostTies * k) {
-    KeepFrom(key + 1, &candidates);
+// Keeps the k largest candidates, ties apart.
+void Trim(const ValuesView& all, int64_t k, Candidates* candidates) {
+  if (candidates->size() <= k) return;
+  const uint32_t key = KthLargestKey(candidates->values, k);
+  KeepFrom(key, candidates);
+  if (candidates->size() > Selector::kMostTies * k) {
+    KeepFrom(key + 1, candidates);
     // All that is left is tied. Sending none would leave it tied for ever.
-    if (candidates.size() == 0) return SelectExact(all, k);
+    if (candidates->size() == 0) *candidates = SelectExact(all, k);
   }
-  return candidates;
 }
 
 // Hill's estimate: the mean of log(|v| / threshold), each term at most log 16
@@ -261,38 +259,43 @@ float Selector::CandidateThreshold(int64_t n) const {
   return usable ? state_.threshold : std::numeric_limits<float>::infinity();
 }
 
-Candidates Selector::SelectFrom(const ValuesView& values, double density,
-                                Candidates candidates) {
+void Selector::SelectFrom(const ValuesView& values, double density,
+                          Candidates* candidates) {
   const int64_t n = values.size;
   const int64_t k = TargetCount(n, density);
-  if (n < kExactBelow) return SelectExact(values, k);
+  if (n < kExactBelow) {
+    *candidates = SelectExact(values, k);
+    return;
+  }
 
   const auto target = static_cast<double>(k);
-  const auto count = static_cast<double>(candidates.size());
+  const auto count = static_cast<double>(candidates->size());
   const double spread = 2 * std::sqrt(target);
   const bool had_threshold = std::isfinite(CandidateThreshold(n));
   const bool enough =
       had_threshold && count >= std::max(1.0, kTooFew * target - spread);
   if (enough && count <= kTooMany * target + spread) {
-    state_.threshold = Corrected(candidates, state_.threshold, k);
-    if (count <= std::max(kCap * target, target + spread)) return candidates;
-    return Trim(values, k, std::move(candidates));
+    state_.threshold = Corrected(*candidates, state_.threshold, k);
+    if (count > std::max(kCap * target, target + spread)) {
+      Trim(values, k, candidates);
+    }
+    return;
   }
   if (!enough) {
-    candidates.clear();
-    AppendFrom(values, std::max(KeyForCount(values, k), 1u), &candidates);
-    if (candidates.size() < k) {  // the sample misled, or the rest are zeros
-      candidates.clear();
-      AppendFrom(values, std::max(KthLargestKey(values, k), 1u), &candidates);
+    candidates->clear();
+    AppendFrom(values, std::max(KeyForCount(values, k), 1u), candidates);
+    if (candidates->size() < k) {  // the sample misled, or the rest are zeros
+      candidates->clear();
+      AppendFrom(values, std::max(KthLargestKey(values, k), 1u), candidates);
     }
   }
   // The candidates hold the answer now. With fewer than k that are not zero
   // there is no threshold: the next step looks at all again.
   state_.threshold =
-      candidates.size() < k
+      candidates->size() < k
           ? 0
-          : std::bit_cast<float>(KthLargestKey(candidates.values, k));
-  return Trim(values, k, std::move(candidates));
+          : std::bit_cast<float>(KthLargestKey(candidates->values, k));
+  Trim(values, k, candidates);
 }
 
 }  // namespace rivulet

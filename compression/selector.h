@@ -57,12 +57,12 @@ class Selector {
 
   // A selection has two halves, so that one sweep makes the values and finds
   // the candidates: collect those, in order, with |value| >=
-  // CandidateThreshold(n), then call SelectFrom. The threshold is infinite (no
+  // CandidateThreshold(n), then call SelectFrom, which makes them the selected
+  // elements of `values` (all finite), in order. The threshold is infinite (no
   // candidates) when SelectFrom will look at all values anyway.
   float CandidateThreshold(int64_t n) const;
-  // The selected elements of `values` (all finite), in order.
-  Candidates SelectFrom(const ValuesView& values, double density,
-                        Candidates candidates);
+  void SelectFrom(const ValuesView& values, double density,
+                  Candidates* candidates);
 
   const SelectorState& state() const { return state_; }
   void set_state(const SelectorState& state) { state_ = state; }

@@ -18,9 +18,9 @@
 namespace rivulet {
 
 struct CompressionBenchOptions {
-  int repetitions = 15;    // >= 1; medians are reported
+  int repetitions = 15;     // >= 1; medians are reported
   int warm_up_steps = 300;  // >= 1
-  double density = 0.001;  // (0, 1)
+  double density = 0.001;   // (0, 1)
   int value_bits = 2;
   int threads = 2;  // of the second measurement; 1: none
   // Values of real gradients (finite), from which the tensors' are drawn.

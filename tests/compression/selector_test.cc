@@ -67,8 +67,8 @@ std::vector<uint32_t> Select(Selector& selector, absl::Span<const float> values,
       positions.push_back(static_cast<uint32_t>(i));
     }
   }
-  const Candidates selected =
-      selector.SelectFrom(values, density, Gather(values, positions));
+  Candidates selected = Gather(values, positions);
+  selector.SelectFrom(values, density, &selected);
   EXPECT_EQ(selected.values, Gather(values, selected.positions).values);
   return selected.positions;
 }
