@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "compression/bit_io.h"
 #include "compression/frame.h"
+#include "compression/frame_description.h"
 #include "compression/frame_format.h"
 #include "compression/level_coder.h"
 #include "compression/quantizer.h"
@@ -38,6 +39,12 @@ struct Block {
   uint8_t values = 0;
   uint8_t places = 0;
   LevelMode levels = LevelMode::kPacked;
+  // Known once the content is decoded; only descriptions look at them.
+  uint64_t count = 0;
+  uint8_t rice_parameter = 0;
+  size_t position_bytes = 0;
+  size_t parameter_bytes = 0;
+  size_t value_bytes = 0;
 
   bool sparse() const { return places <= internal::kPlacesBitmap; }
 };
@@ -85,9 +92,10 @@ absl::Status DecodeBitmap(const Block& block, ByteReader* body,
 }
 
 absl::Status DecodeRicePositions(const Block& block, ByteReader* body,
-                                 std::vector<uint32_t>* positions) {
+                                 std::vector<uint32_t>* positions,
+                                 uint8_t* rice_parameter) {
   uint64_t count = 0;
-  uint8_t parameter = 0;
+  uint8_t& parameter = *rice_parameter;
   if (!body->ReadVarint(&count)) return Truncated("number of positions");
   if (count == 0) {
     return absl::InvalidArgumentError("block without a position");
@@ -255,26 +263,34 @@ absl::Status FillValues(const Block& block, const Part& part,
   return absl::OkStatus();
 }
 
-absl::Status DecodeContent(const Block& block, const SegmentTable& table,
+absl::Status DecodeContent(const SegmentTable& table, Block* decoded,
                            ByteReader* body,
                            std::vector<SegmentUpdate>* updates) {
+  Block& block = *decoded;
   std::vector<uint32_t> positions;
-  uint64_t count = block.elements;
+  block.count = block.elements;
+  const size_t before_positions = body->remaining();
   if (block.sparse()) {
     RV_RETURN_IF_ERROR(block.places == internal::kPlacesRice
-                           ? DecodeRicePositions(block, body, &positions)
+                           ? DecodeRicePositions(block, body, &positions,
+                                                 &block.rice_parameter)
                            : DecodeBitmap(block, body, &positions));
-    count = positions.size();
+    block.count = positions.size();
   } else {
-    RV_RETURN_IF_ERROR(CheckCount(count, block.values, *body));
+    RV_RETURN_IF_ERROR(CheckCount(block.count, block.values, *body));
   }
+  const size_t before_parameters = body->remaining();
   RV_ASSIGN_OR_RETURN(const std::vector<Part> parts,
                       PartsOf(block, positions, table, body));
+  const size_t before_values = body->remaining();
   std::vector<int16_t> levels;
   absl::string_view floats;
   RV_RETURN_IF_ERROR(block.values == internal::kValuesFloat
-                         ? DecodeFloats(count, body, &floats)
-                         : DecodeSymbols(block, count, body, &levels));
+                         ? DecodeFloats(block.count, body, &floats)
+                         : DecodeSymbols(block, block.count, body, &levels));
+  block.position_bytes = before_positions - before_parameters;
+  block.parameter_bytes = before_parameters - before_values;
+  block.value_bytes = before_values - body->remaining();
   for (const Part& part : parts) {
     SegmentUpdate update;
     update.segment = part.segment;
@@ -369,32 +385,42 @@ absl::StatusOr<absl::string_view> NextBody(absl::string_view* bytes) {
   return body;
 }
 
-}  // namespace
-
-void SegmentUpdate::AddTo(float scale, absl::Span<float> target) const {
-  RV_CHECK(mode != Mode::kReplace);
-  if (mode == Mode::kAddDense) {
-    RV_CHECK_EQ(values.size(), target.size());
-    for (size_t i = 0; i < values.size(); ++i) target[i] += scale * values[i];
-    return;
+BlockDescription DescriptionOf(const Block& block) {
+  BlockDescription d;
+  d.segments = block.segments;
+  d.elements = static_cast<int64_t>(block.elements);
+  d.count = static_cast<int64_t>(block.count);
+  d.replaces = block.places == internal::kPlacesReplace;
+  switch (block.places) {
+    case internal::kPlacesRice:
+      d.positions = absl::StrFormat("Rice %u", block.rice_parameter);
+      break;
+    case internal::kPlacesBitmap:
+      d.positions = "bitmap";
+      break;
+    default:
+      d.positions = "all";
   }
-  RV_CHECK(positions.empty() || positions.back() < target.size());
-  for (size_t i = 0; i < positions.size(); ++i) {
-    target[positions[i]] += scale * values[i];
+  if (IsBook(block.values)) {
+    d.values = absl::StrFormat(
+        "book of %d%s", BookSize(block.values),
+        block.levels == LevelMode::kAdaptive ? ", adaptive" : "");
+  } else if (block.values == internal::kValuesFloat) {
+    d.values = "fp32";
+  } else {
+    d.values = absl::StrFormat("%d bits", SymbolBits(block.values));
   }
+  d.position_bytes = static_cast<int64_t>(block.position_bytes);
+  d.parameter_bytes = static_cast<int64_t>(block.parameter_bytes);
+  d.value_bytes = static_cast<int64_t>(block.value_bytes);
+  return d;
 }
 
-void SegmentUpdate::ApplyTo(absl::Span<float> target) const {
-  if (mode != Mode::kReplace) {
-    AddTo(1.0f, target);
-    return;
-  }
-  RV_CHECK_EQ(values.size(), target.size());
-  std::copy(values.begin(), values.end(), target.begin());
-}
-
-absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
-    absl::string_view bytes, const SegmentTable& table) {
+// Decodes everything, and calls on_block(block) for each block that has been.
+template <typename OnBlock>
+absl::StatusOr<std::vector<SegmentUpdate>> Walk(absl::string_view bytes,
+                                                const SegmentTable& table,
+                                                OnBlock on_block) {
   std::vector<SegmentUpdate> updates;
   // The last frame that each segment was in, counted from 1.
   std::vector<uint64_t> seen_in(table.count(), 0);
@@ -427,11 +453,52 @@ absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
       }
       next_segment = int64_t{block->segments.back()} + 1;
       const absl::Status content =
-          DecodeContent(*block, table, &body, &updates);
+          DecodeContent(table, &*block, &body, &updates);
       if (!content.ok()) return Annotate(content, context());
+      on_block(*block);
     }
   }
   return updates;
+}
+
+}  // namespace
+
+void SegmentUpdate::AddTo(float scale, absl::Span<float> target) const {
+  RV_CHECK(mode != Mode::kReplace);
+  if (mode == Mode::kAddDense) {
+    RV_CHECK_EQ(values.size(), target.size());
+    for (size_t i = 0; i < values.size(); ++i) target[i] += scale * values[i];
+    return;
+  }
+  RV_CHECK(positions.empty() || positions.back() < target.size());
+  for (size_t i = 0; i < positions.size(); ++i) {
+    target[positions[i]] += scale * values[i];
+  }
+}
+
+void SegmentUpdate::ApplyTo(absl::Span<float> target) const {
+  if (mode != Mode::kReplace) {
+    AddTo(1.0f, target);
+    return;
+  }
+  RV_CHECK_EQ(values.size(), target.size());
+  std::copy(values.begin(), values.end(), target.begin());
+}
+
+absl::StatusOr<std::vector<SegmentUpdate>> DecodeFrames(
+    absl::string_view bytes, const SegmentTable& table) {
+  return Walk(bytes, table, [](const Block&) {});
+}
+
+absl::StatusOr<FrameDescription> DescribeFrames(absl::string_view bytes,
+                                                const SegmentTable& table) {
+  FrameDescription description;
+  description.num_bytes = static_cast<int64_t>(bytes.size());
+  RV_ASSIGN_OR_RETURN(description.updates,
+                      Walk(bytes, table, [&](const Block& block) {
+                        description.blocks.push_back(DescriptionOf(block));
+                      }));
+  return description;
 }
 
 }  // namespace rivulet

@@ -10,6 +10,7 @@
 #include "common/base/num_cores.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/logging.h"
+#include "common/daemon/run_folder.h"
 #include "common/daemon/run_member.h"
 #include "common/daemon/run_plan.h"
 #include "common/daemon/session_client.h"
@@ -18,6 +19,7 @@
 #include "models/model.h"
 #include "spdlog/spdlog.h"
 #include "worker/exchange_client.h"
+#include "worker/frame_recorder.h"
 #include "worker/push_pipeline.h"
 #include "worker/run_session.h"
 #include "worker/trainer.h"
@@ -142,9 +144,7 @@ class Worker {
     // Before the shards are dialled: who cannot go on disturbs nobody.
     RV_ASSIGN_OR_RETURN(const TensorFile state, ReadState(first_step));
     RV_RETURN_IF_ERROR(ConnectShards(start));
-    std::vector<ShardStream*> shards;
-    shards.reserve(streams_.size());
-    for (const auto& stream : streams_) shards.push_back(stream.get());
+    const std::vector<ShardStream*> shards = ShardStreams();
     RV_ASSIGN_OR_RETURN(
         pipeline_,
         PushPipeline::Create(
@@ -179,6 +179,23 @@ class Worker {
 
   CoreGate* gate() const {
     return options_.host == nullptr ? nullptr : options_.host->gate;
+  }
+
+  // What the training loop talks to.
+  std::vector<ShardStream*> ShardStreams() {
+    std::vector<ShardStream*> shards;
+    shards.reserve(streams_.size());
+    for (const auto& stream : streams_) {
+      shards.push_back(stream.get());
+      if (config_.report.frames_every == 0) continue;
+      recorders_.push_back(std::make_unique<FrameRecorder>(
+          stream.get(),
+          FrameRecorder::Options{.dir = RunPaths(options_.run_dir).frames(),
+                                 .rank = options_.rank,
+                                 .every = config_.report.frames_every}));
+      shards.back() = recorders_.back().get();
+    }
+    return shards;
   }
 
   absl::Status ConnectShards(const v1::Start& start) {
@@ -249,6 +266,7 @@ class Worker {
   int threads_ = 1;
   // The session's end cancels the streams: it goes first.
   std::vector<std::unique_ptr<ExchangeClient>> streams_;
+  std::vector<std::unique_ptr<FrameRecorder>> recorders_;  // of streams_
   std::unique_ptr<PushPipeline> pipeline_;
   RunMember member_;
 };

@@ -133,6 +133,7 @@ struct CheckpointConfig {                   // checkpoint.*
 
 struct ReportConfig {  // report.*
   absl::Duration every = absl::Seconds(2);
+  int64_t frames_every = 0;  // steps; 0: frames are not kept
 };
 
 struct LocalConfig {    // local.*: may differ between processes

@@ -462,6 +462,15 @@ void AddFolderKeys(Table* t) {
           .Doc("Time between the workers' reports, which are the lines of "
                "`metrics.csv`."),
       t);
+  Add(Key(RV_KEY(report.frames_every))
+          .Unit("steps")
+          .From(0)
+          .To(1e12)
+          .Resumable()
+          .Doc(
+              "Each worker keeps what it sends and receives in every so "
+              "manieth step below `frames/`, for `rivulet inspect`; 0: never."),
+      t);
   Add(Key(RV_KEY(local.run_dir))
           .Local()
           .Doc("Run folder; empty: `runs/<name>`."),

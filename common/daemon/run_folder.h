@@ -29,6 +29,7 @@ class RunPaths {
   std::string weights() const { return In("weights.safetensors"); }
   std::string checkpoints() const { return In("checkpoints"); }
   std::string logs() const { return In("logs"); }
+  std::string frames() const { return In("frames"); }  // report.frames_every
   // Of one process: "worker-0".
   std::string Log(absl::string_view process) const;
   std::string lock() const { return In("lock"); }

@@ -13,6 +13,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "compression/bit_io.h"
+#include "compression/frame_description.h"
 #include "compression/frame_format.h"
 #include "compression/rice.h"
 #include "gmock/gmock.h"
@@ -34,6 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 using Mode = SegmentUpdate::Mode;
 
 // `density` 1 is dense.
@@ -578,6 +580,64 @@ TEST(FrameTest, ForgedLengthIsACutFrame) {
 TEST(FrameTest, SameInputGivesTheSameBytes) {
   SegmentTable table;
   EXPECT_EQ(MixedFrame(&table), MixedFrame(&table));
+}
+
+TEST(DescribeFramesTest, SaysHowEachBlockIsWrittenAndWhatItCosts) {
+  const SegmentTable table(
+      {{3000, false}, {40, true}, {3000, false}, {60, true}, {64, false}});
+  FrameEncoder encoder(&table);
+  encoder.Add(0, Compressed(1, 3000, 0.01, 2), 0, 3000);  // 30 values
+  encoder.Add(1, Compressed(2, 40, 1.0, 8), 0, 40);
+  encoder.Add(2, Compressed(3, 3000, 0.01, 2), 0, 3000);
+  encoder.Add(3, Compressed(4, 60, 1.0, 8), 0, 60);
+  encoder.AddExact(4, NormalVector(5, 64));
+  const std::string bytes = encoder.Finish();
+  const auto found = DescribeFrames(bytes, table);
+  RV_ASSERT_OK(found.status());
+  EXPECT_EQ(found->num_bytes, static_cast<int64_t>(bytes.size()));
+  EXPECT_EQ(found->updates.size(), 5u);
+  ASSERT_THAT(found->blocks, SizeIs(3));
+  int64_t inner = 0;
+  for (const BlockDescription& b : found->blocks) {
+    inner += b.position_bytes + b.parameter_bytes + b.value_bytes;
+  }
+  // Version, length and checksum; of a block, number, form and group.
+  EXPECT_LE(inner, found->num_bytes - 7 - 3 * 2 - 2);
+  EXPECT_GE(inner, found->num_bytes - 7 - 3 * 3);
+
+  const BlockDescription& sparse = found->blocks[0];
+  EXPECT_THAT(sparse.segments, ElementsAre(0, 2));
+  EXPECT_EQ(sparse.elements, 6000);
+  EXPECT_EQ(sparse.count,
+            static_cast<int64_t>(found->updates[0].values.size() +
+                                 found->updates[1].values.size()));
+  EXPECT_THAT(sparse.positions, StartsWith("Rice "));
+  EXPECT_THAT(sparse.values, StartsWith("book of 2"));
+  EXPECT_EQ(sparse.parameter_bytes, 2 * 2 * 2);
+  EXPECT_FALSE(sparse.replaces);
+
+  const BlockDescription& small = found->blocks[1];
+  EXPECT_THAT(small.segments, ElementsAre(1, 3));
+  EXPECT_EQ(small.positions, "all");
+  EXPECT_EQ(small.values, "8 bits");
+  EXPECT_EQ(small.position_bytes, 0);
+  EXPECT_EQ(small.parameter_bytes, 2 * 2);
+  EXPECT_EQ(small.value_bytes, 100);
+
+  const BlockDescription& exact = found->blocks[2];
+  EXPECT_EQ(exact.values, "fp32");
+  EXPECT_TRUE(exact.replaces);
+  EXPECT_EQ(exact.value_bytes, 4 * 64);
+}
+
+TEST(DescribeFramesTest, RefusesWhatTheDecoderRefuses) {
+  SegmentTable table;
+  std::string bytes = MixedFrame(&table);
+  EXPECT_EQ(DescribeFrames(bytes, table)->updates.size(),
+            DecodeFrames(bytes, table)->size());
+  bytes.back() ^= 1;
+  EXPECT_THAT(DescribeFrames(bytes, table),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum")));
 }
 
 TEST(FrameDeathTest, DiesIfTheSenderMisusesIt) {

@@ -54,6 +54,60 @@ TEST_F(ProgramTest, TrainLeavesAWholeRunFolderAndEvalAgreesWithIt) {
   EXPECT_EQ(json["test_accuracy"], Summary()["test_accuracy"]);
 }
 
+TEST_F(ProgramTest, InspectTellsWhatARunLeft) {
+  Config config = SmallConfig();
+  config.report.frames_every = 5;
+  const Outcome trained =
+      Run("rivulet", {"train", WriteConfig(config), "--run-dir", RunDir()});
+  ASSERT_EQ(trained.code, kExitOk) << trained.output;
+
+  const std::string weights = RunDir() + "/weights.safetensors";
+  const Outcome of_weights = Run("rivulet", {"inspect", weights, "--json"});
+  ASSERT_EQ(of_weights.code, kExitOk) << of_weights.output;
+  const nlohmann::json tensors = nlohmann::json::parse(of_weights.output);
+  EXPECT_EQ(tensors["kind"], "tensors");
+  EXPECT_GT(tensors["tensors"][0]["rms"], 0);
+  EXPECT_EQ(tensors["tensors"][0]["not_finite"], 0);
+  const Outcome text = Run("rivulet", {"inspect", weights});
+  EXPECT_THAT(text.output,
+              HasSubstr(tensors["tensors"][0]["name"].get<std::string>()));
+
+  const std::string folder = RunDir() + "/frames/step-0000000005/";
+  int64_t dense_bytes = 0;
+  for (const char* name :
+       {"worker-0-shard-0-push.frames", "worker-1-shard-1-push.frames",
+        "worker-0-shard-1-update.frames"}) {
+    const std::string path = folder + name;
+    const Outcome of_frames = Run("rivulet", {"inspect", path, "--json"});
+    ASSERT_EQ(of_frames.code, kExitOk) << of_frames.output;
+    const nlohmann::json frames = nlohmann::json::parse(of_frames.output);
+    EXPECT_EQ(frames["bytes"], fs::file_size(path));
+    EXPECT_FALSE(frames["blocks"].empty());
+    dense_bytes = frames["dense_bytes"];
+    EXPECT_LT(frames["bytes"], dense_bytes);
+    EXPECT_EQ(Run("rivulet", {"inspect", path}).code, kExitOk);
+  }
+
+  // Away from its run, a file of frames needs to be told what it is of.
+  const std::string moved = RunDir() + "/moved";
+  fs::copy_file(folder + "worker-0-shard-0-push.frames", moved);
+  ExpectOneLine(Run("rivulet", {"inspect", moved}), kExitUsage,
+                "allowed: a file below RUN/frames, or --config");
+  const std::string its_config = RunDir() + "/config.yaml";
+  ExpectOneLine(Run("rivulet", {"inspect", moved, "--config", its_config}),
+                kExitUsage, "no shard in the name");
+  EXPECT_EQ(
+      Run("rivulet", {"inspect", moved, "--config", its_config, "--shard", "0"})
+          .code,
+      kExitOk);
+  fs::resize_file(moved, fs::file_size(moved) - 1);
+  ExpectOneLine(Run("rivulet",
+                    {"inspect", moved, "--config", its_config, "--shard", "0"}),
+                kExitData, "cut off");
+  ExpectOneLine(Run("rivulet", {"inspect", RunDir() + "/none"}), kExitData,
+                "none");
+}
+
 TEST_F(ProgramTest, InterruptCheckpointsAndResumeGoesOn) {
   const std::string path = WriteConfig(LongConfig());
   const std::unique_ptr<Child> train =

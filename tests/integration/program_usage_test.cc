@@ -106,7 +106,9 @@ TEST_F(ProgramTest, HelpHasExamplesEverywhere) {
         std::vector<std::string>{"rivulet", "lab"},
         std::vector<std::string>{"rivulet", "eval"},
         std::vector<std::string>{"rivulet", "check"},
+        std::vector<std::string>{"rivulet", "inspect"},
         std::vector<std::string>{"rivulet", "bench", "model"},
+        std::vector<std::string>{"rivulet", "bench", "compression"},
         std::vector<std::string>{"rivulet-controller"},
         std::vector<std::string>{"rivulet-server"},
         std::vector<std::string>{"rivulet-worker"}}) {

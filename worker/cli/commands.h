@@ -22,6 +22,7 @@ void AddTrainCommand(CLI::App* app, const std::string& program,
 void AddLabCommand(CLI::App* app, const std::string& called_as, Command* run);
 void AddEvalCommand(CLI::App* app, Command* run);
 void AddCheckCommand(CLI::App* app, Command* run);
+void AddInspectCommand(CLI::App* app, Command* run);
 void AddBenchCommand(CLI::App* app, Command* run);
 // Below `bench`.
 void AddBenchCompressionCommand(CLI::App* bench, Command* run);

@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   rivulet::AddLabCommand(&app, argv[0], &run);
   rivulet::AddEvalCommand(&app, &run);
   rivulet::AddCheckCommand(&app, &run);
+  rivulet::AddInspectCommand(&app, &run);
   rivulet::AddBenchCommand(&app, &run);
   const absl::Status known = CheckCommand(app, argc > 1 ? argv[1] : "");
   if (!known.ok()) return rivulet::ReportEnd("rivulet", known);
